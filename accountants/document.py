@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -517,9 +518,16 @@ class Codec:
 
     def _fraction(self, text: Any, place: str) -> Fraction:
         try:
-            return Fraction(str(text))
-        except (ValueError, ZeroDivisionError):
-            raise self.error(f"{place} must be a fraction such as '1/3', got {text!r}") from None
+            # digits alone, and not too many: "1e99999999" would be computed for hours
+            if _FRACTION.fullmatch(text := str(text)):
+                return Fraction(text)
+        except ZeroDivisionError:
+            pass
+        raise self.error(f"{place} must be a fraction such as '1/3', got {short_repr(text)}")
+
+
+_FRACTION = re.compile("-?[0-9]{1,4000}(/[0-9]{1,4000})?")
+"""A rational as documents have it; sums of costs have denominators of at most 8192 bits."""
 
 
 def mapping(codec: Codec, value: Any, place: str) -> Collection[tuple[Any, Any]]:

@@ -3,6 +3,7 @@
 ``python ledger_child.py killed FOLDER PLACE POINTS INSTANTS`` kills a session at every point of its
 work (if POINTS is 1), and at random instants: in files of the folder, or in schemas of the server
 at a URL. ``python ledger_child.py many FOLDER PLACE PROCESSES ATTEMPTS MOST`` spends at once.
+``python ledger_child.py faulty FOLDER PLACE ATTEMPTS VALUES`` releases, under ``io_faults.c``.
 """
 
 from __future__ import annotations
@@ -198,6 +199,15 @@ def spend(path: str, attempts: int, most: int) -> None:
     print(os.getpid(), granted, lost)
 
 
+def faulty(folder: Path, path: str, attempts: int, values: int) -> None:
+    """Release values, each printed at once, where the ledger's file may fail at any call."""
+    for _ in range(attempts):
+        with suppress(LedgerError), session(path, create=not Path(path).exists()) as running:
+            for _ in range(values):
+                value = running.run(PEOPLE.count().release(dp.Laplace(scale=100.0)), again=True)
+                os.write(1, f"{value}\n".encode())
+
+
 def many(folder: Path, path: str, processes: int, attempts: int, most: int) -> None:
     with suppress(LedgerError):  # or the test has made it
         open_ledger(path, create=True).close()
@@ -209,4 +219,5 @@ def many(folder: Path, path: str, processes: int, attempts: int, most: int) -> N
 
 if __name__ == "__main__":
     mode, folder, place_, *numbers = sys.argv[1:]
-    {"killed": killed, "many": many}[mode](Path(folder), place_, *map(int, numbers))
+    modes = {"killed": killed, "many": many, "faulty": faulty}
+    modes[mode](Path(folder), place_, *map(int, numbers))

@@ -628,3 +628,160 @@ def test_a_clock_that_is_set_back_changes_times_and_nothing_else(
     verdict = recomputed(written, head=head)
     assert verdict.holds
     assert verdict.spends == 5
+
+
+# --- A disk that fails, and one that loses what was not synced: `io_faults.c` --------------------
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that stands between a process and its files."""
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("a compiler of C and Linux are needed")
+    made = tmp_path_factory.mktemp("shim") / "io_faults.so"
+    source = Path(__file__).with_name("io_faults.c")
+    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(made), str(source), "-ldl"]
+    subprocess.run(command, check=True, timeout=60)
+    return made
+
+
+def under_faults(shim: Path, folder: Path, *numbers: int, **faults: object) -> list[str]:
+    """Return what a process printed whose ledger in the folder has faults."""
+    root = str(Path(__file__).parent.parent)
+    process = subprocess.run(
+        [
+            *(sys.executable, str(Path(__file__).with_name("ledger_child.py"))),
+            *("faulty", str(folder), str(folder / "a.db"), *map(str, numbers)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
+            "LD_PRELOAD": str(shim),
+            "FAULT_FOLDER": str(folder),
+            **{f"FAULT_{name.upper()}": str(value) for name, value in faults.items()},
+        },
+    )
+    # whatever failed is an error of the ledger's, which the child expects; no other
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
+
+
+def written(path: Path) -> list[str]:
+    """Return the values in a ledger's releases, and check that all were paid for before."""
+    ledger = open_ledger(path)
+    try:
+        found = list(ledger.entries())
+    finally:
+        ledger.close()
+    assert not list(entries.broken_entries(found))
+    paid = {entry["number"] for entry in found if entry["kind"] == "spend"}
+    releases = [entry for entry in found if entry["kind"] == "release"]
+    assert all(each["of"] in paid and each["of"] < each["number"] for each in releases)
+    return [str(entries.value_from_json(v)) for each in releases for v in each["values"].values()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [4, 20, 40])
+def test_what_is_released_is_recorded_on_a_disk_that_fails(
+    shim: Path, tmp_path: Path, rate: int
+) -> None:
+    """EIO and ENOSPC of writes, syncs and truncations at random."""
+    said = 0
+    for seed in range(3):
+        folder = tmp_path / f"{rate}-{seed}"
+        folder.mkdir()
+        create_ledger(folder / "a.db", Budget(4.0), "basic")
+        lines = under_faults(shim, folder, 10, 4, rate=rate, seed=seed)
+        said += len(lines)
+        # in their order; what is recorded beside them was paid for, and its error was shown
+        rest = iter(written(folder / "a.db"))
+        assert all(line in rest for line in lines)
+    assert 0 < said < 3 * 10 * 4  # some were, and some failed
+
+
+def operations(log: bytes) -> Iterator[tuple[str, str, int, bytes]]:
+    """Yield what a log of `io_faults.c` says: a letter, a path, a number, bytes."""
+    at = 0
+    while at < len(log):
+        end = log.index(b"\n", at)
+        kind, *words = log[at:end].decode().split(" ", 3 if log[at : at + 1] == b"W" else 2)
+        at, size = end + 1, 0
+        if kind == "W":
+            size = int(words[1])
+            yield kind, words[2], int(words[0]), log[at : at + size]
+        elif kind == "R":
+            size = int(words[0])
+            yield kind, "", 0, log[at : at + size]
+        elif kind == "T":
+            yield kind, words[1], int(words[0]), b""
+        else:
+            yield kind, words[0], 0, b""
+        at += size
+
+
+def after_a_power_cut(
+    done: list[tuple[str, str, int, bytes]], draw: random.Random
+) -> dict[str, bytes]:
+    """Return the files as a power cut may leave them: of what was not synced any part is lost.
+
+    A file of which the folder was not synced since it appeared may be missing.
+    """
+    last = {path: i for i, (kind, path, _, _) in enumerate(done) if kind == "S"}
+    files, first = dict[str, bytearray](), dict[str, int]()
+    keep = draw.choice([0.0, 0.5, 1.0])
+    for i, (kind, path, number, data) in enumerate(done):
+        if kind in "RS":
+            continue
+        first.setdefault(path, i)
+        if i > last.get(path, -1) and draw.random() >= keep:
+            continue
+        content = files.setdefault(path, bytearray())
+        if kind == "W":
+            content.extend(bytes(max(0, number - len(content))))
+            content[number : number + len(data)] = data
+        elif kind == "T":
+            del content[number:]
+            content.extend(bytes(number - len(content)))
+        else:
+            del files[path]
+    folders = {path: last.get(os.path.dirname(path), -1) for path in files}
+    return {
+        path: bytes(content)
+        for path, content in files.items()
+        if first[path] < folders[path] or draw.random() < keep
+    }
+
+
+@pytest.mark.slow
+def test_what_is_released_is_recorded_when_the_power_is_cut(shim: Path, tmp_path: Path) -> None:
+    """At 200 places in the log of what a session wrote, with any part lost of what was not synced.
+
+    As a file system does that is lazy, one that a machine under test need not have. It fails at
+    SQLite's ``synchronous=NORMAL``, where an end of the journal is not waited for.
+    """
+    folder, log = tmp_path / "live", tmp_path / "log"
+    folder.mkdir()
+    lines = under_faults(shim, folder, 1, 12, log=log)
+    assert len(lines) == 12
+    done = list(operations(log.read_bytes()))
+    assert sum(kind == "S" for kind, *_ in done) >= 2 * 12  # a spend and a release each
+    draw, seen = random.Random(5), 0
+    for k in range(200):
+        cut = draw.randrange(1, len(done) + 1)
+        said = b"".join(data for kind, _, _, data in done[:cut] if kind == "R").decode().split()
+        image = tmp_path / f"image-{k}"
+        image.mkdir()
+        for path, content in after_a_power_cut(done[:cut], draw).items():
+            (image / os.path.basename(path)).write_bytes(content)
+        try:
+            recorded_values = written(image / "a.db")
+        except LedgerError:  # nothing was released before it was made
+            assert not said
+            continue
+        assert recorded_values[: len(said)] == said
+        seen += bool(said)
+    assert seen > 100

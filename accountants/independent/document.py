@@ -8,6 +8,7 @@ has the default below.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -155,6 +156,9 @@ def _value(value: Any, name: str) -> Any:
         if set(value) == {"float"}:
             return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[value["float"]]
         if set(value) == {"fraction"}:
+            # no exponents, and few digits: a hostile number must not cost a power of ten
+            if not re.fullmatch("-?[0-9]{1,4000}(/[0-9]{1,4000})?", str(value["fraction"])):
+                raise Malformed(f"{name} is no fraction such as '1/3'")
             return Fraction(value["fraction"])
         return _node(value, TERMS if name in _TERM_FIELDS else LOSSES, name)
     if isinstance(value, list | tuple):

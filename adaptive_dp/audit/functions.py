@@ -102,8 +102,8 @@ def callable(  # the name users look for: ``audit.callable(f, data, claim=1.0)``
         made = [("a given pair", one, other) for one, other in pairs]
     counter = Counter(progress)
     sides = [
-        Neighbors(words, *(_sampler(function, side, counter.add) for side in (one, other)))
-        for words, one, other in made
+        Neighbors(words, _sampler(function, a, counter.add), _sampler(function, b, counter.add))
+        for words, a, b in made
     ]
     if sides:
         learn, tries = draws(sides, calls)

@@ -197,3 +197,11 @@ def test_a_name_that_reads_like_a_number_stays_a_name() -> None:
     assert from_json(to_json(term)) == term
     with pytest.raises(DomainError, match=r"Spend\.name"):
         Spend(Laplace(0.1), name=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["1e99999999", "1/1e9", "1" * 5000, "1/" + "9" * 5000, "0.5", "x"])
+def test_a_fraction_is_digits_and_not_too_many(text: str) -> None:
+    """An exponent would be a power of ten to compute, of so many digits."""
+    spend = {"kind": "Spend", "loss": {"kind": "Pure", "epsilon": {"fraction": text}}}
+    with pytest.raises(AccountingError, match="must be a fraction such as '1/3'"):
+        from_document(spend)
