@@ -487,12 +487,18 @@ def test_a_trained_network_is_a_module_again() -> None:
         dp.torch.module({"intercept": 1.0}, linear)  # type: ignore[arg-type]
 
 
-def test_an_audit_finds_nothing() -> None:
-    plan = plan_of(training(steps=1, sampling_rate=1, clipping=1.0), sigma=4.0)
-    pairs = dp.audit.gallery(plan) if hasattr(dp.audit, "gallery") else []
-    assert pairs == [] or pairs[0].words
+def test_an_audit_tells_a_claim_that_does_not_hold_from_one_that_does() -> None:
+    learner = training(steps=1, sampling_rate=1, clipping=0.05)
+    plan = plan_of(learner, sigma=0.5)
+    pair = next(p for p in dp.audit.gallery(plan) if "highest" in p.title)
+    options: Any = {"samples": 150, "seed": 1}
+    held = dp.audit.pipeline(plan, pair, **options)
+    wrong = dp.audit.pipeline(plan, pair, (0.2, 1e-5), **options)
+    assert held.verdict in ("consistent", "underpowered")
+    assert wrong.verdict == "violation"
     canaries = dp.audit.corners(PIXELS, 3, seed=0)
     assert canaries["image"].shape == (3, 4)
+    assert set(np.unique(canaries["image"])) == {0.0, 1.0}
 
 
 # --- a loop of one's own
