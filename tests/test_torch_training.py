@@ -501,6 +501,33 @@ def test_an_audit_tells_a_claim_that_does_not_hold_from_one_that_does() -> None:
     assert set(np.unique(canaries["image"])) == {0.0, 1.0}
 
 
+class Stopping(torch.optim.SGD):
+    """An optimizer at whose third step of a run someone presses Ctrl-C."""
+
+    taken = -10
+
+    def step(self, closure: Any = None) -> Any:
+        Stopping.taken += 1
+        if Stopping.taken == 3:
+            raise KeyboardInterrupt
+        return super().step(closure)
+
+
+def test_an_interrupted_run_is_certified_for_its_complete_rounds() -> None:
+    learner = training(
+        optimizer=lambda p: Stopping(p, lr=0.5), steps=9, sampling_rate=1, clipping=1.0
+    )
+    plan = plan_of(learner)
+    Stopping.taken = -1  # a step along zeros, when the run is rehearsed
+    with pytest.raises(dp.Interrupted) as stopped:
+        plan.simulate(seed=1, images=rows_of(9))
+    result = stopped.value.result
+    assert result is not None
+    (row,) = result.certificate.nodes
+    assert row.times == 2
+    assert np.isfinite(result["model"]["parameters"]).all()
+
+
 # --- a loop of one's own
 
 
