@@ -153,7 +153,7 @@ class Loop:
     ...     for done in loop:
     ...         if done.number == 4:
     ...             break
-    >>> loop.number, session.certificate().epsilon < 1
+    >>> loop.number, session.certificate().epsilon <= 1
     (4, True)
     """
 
