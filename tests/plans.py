@@ -50,12 +50,13 @@ def descend(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=0.5)
 
 
-def network() -> dp.Pipeline:
-    """A network's training, declared without PyTorch."""
-    from adaptive_dp.graph.handles import Released
+def network(*, one_round: bool = False) -> dp.Pipeline:
+    """A network's training, or a round of its own loop, declared without PyTorch."""
+    from adaptive_dp.graph.handles import Public, Released
     from adaptive_dp.graph.registry import Function
     from adaptive_dp.queries.domains import Tensors
     from adaptive_dp.torch.examples import NetworkRowsOf, NetworkTable
+    from adaptive_dp.torch.loop import ParametersAt
     from adaptive_dp.torch.training import InitialState, TrainedNetwork, UnitGradientsOf
 
     image, dark = dp.tensor((4,), (0, 1)), [0, 1]
@@ -69,6 +70,10 @@ def network() -> dp.Pipeline:
     first = reads.columns["image"]
     assert isinstance(first, Tensors)
     gradients = UnitGradientsOf(net, Function.of(summed), shapes, {}, first, goal)
+    if one_round:
+        at: Any = Public(ParametersAt("ab" * 32))
+        released = training.releases(gradients, NetworkTable(reads, (table,)), at, dp.public(1.0))
+        return dp.Pipeline(**released).fix(sigma=1.0)
     start: Any = Released(InitialState(net, shapes), (dp.public(1.0),))
     state = dp.repeat(
         lambda state, rows: training.round(gradients, state, rows, dp.public(2.0)),

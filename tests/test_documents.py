@@ -124,9 +124,10 @@ class TestSchemas:
         traced = dp.Pipeline(claim=counted.release(claim)).to_document()
         PLAN_FORM.validate(traced)
         assert dp.load(traced).to_document() == traced
-        networks = network().to_document()
-        PLAN_FORM.validate(networks)
-        assert dp.load(networks).to_document() == networks
+        networks = [network().to_document(), network(one_round=True).to_document()]
+        for each in networks:
+            PLAN_FORM.validate(each)
+            assert dp.load(each).to_document() == each
         text = json.dumps([*(written(name) for name in PLANS), traced, networks])
         assert [k for k in kinds() if k not in NEVER_WRITTEN and f'"kind": "{k}"' not in text] == []
 

@@ -83,6 +83,9 @@ def test_a_unit_moves_the_sum_by_the_threshold_at_most_whatever_its_rows() -> No
         square = sum((x - y) ** 2 for x, y in zip(first, second, strict=True))
         assert square <= int(1 / step) ** 2  # in whole numbers: exact
         assert abs(short - other) <= 1
+        # what a unit adds is the same to the bit, whoever else is there
+        alone = [sums(unit)[0] for unit in a]
+        assert first == [sum(column) for column in zip(*alone, strict=True)]
 
     for first, second in itertools.product(choices, repeat=2):
         moved([first, second], [first, ()])
@@ -247,6 +250,7 @@ def test_what_is_charged_is_what_is_drawn() -> None:
     """The library draws the sample: no loader can hand over other rows than were charged."""
     table = PIXELS
     reads = NetworkRowsOf(("image",), "y", table.domain.columns)
+    assert reads.domain([table.domain]).shape == (4,)
     rows = reads.run([table.operation.bind(rows_of(2_000))], None)
     from adaptive_dp.noise.stream import SecureStream
 
@@ -349,6 +353,24 @@ def test_a_frozen_norm_in_eval_mode_and_frozen_layers_are_allowed() -> None:
     assert model["names"] == ["1.weight", "1.bias"]
 
 
+def in_double() -> Any:
+    return torch.nn.Linear(4, 2).double()
+
+
+def in_groups(parameters: Any) -> Any:
+    return torch.optim.Adam([{"params": parameters[1:], "lr": 0.0}, {"params": parameters[:1]}])
+
+
+def test_other_precisions_and_groups_of_parameters() -> None:
+    learner = training(in_double, optimizer=in_groups, sampling_rate=1)
+    model = plan_of(learner).simulate(seed=1, images=rows_of(9))["model"]
+    assert np.asarray(model["parameters"]).dtype == np.float64
+    moved = np.asarray(model["parameters"]) != np.concatenate(
+        [p.detach().reshape(-1).numpy() for p in build(learner.net).parameters()]
+    )
+    assert moved.tolist() == [True] * 8 + [False] * 2
+
+
 def test_a_network_that_is_built_already_is_refused() -> None:
     with pytest.raises(dp.DeclarationError, match="built already"):
         training(torch.nn.Linear(4, 2))
@@ -357,6 +379,8 @@ def test_a_network_that_is_built_already_is_refused() -> None:
         PIXELS.solve(training(loss=weighted))
     with pytest.raises(dp.DeclarationError, match="optimizer"):
         PIXELS.solve(training(optimizer=lambda p: 3))
+    with pytest.raises(dp.DeclarationError, match="cannot step"):
+        PIXELS.solve(training(optimizer=torch.optim.LBFGS))
 
 
 @pytest.mark.parametrize(
@@ -463,12 +487,45 @@ def test_a_trained_network_is_a_module_again() -> None:
         dp.torch.module({"intercept": 1.0}, linear)  # type: ignore[arg-type]
 
 
-def test_an_audit_finds_nothing() -> None:
-    plan = plan_of(training(steps=1, sampling_rate=1, clipping=1.0), sigma=4.0)
-    pairs = dp.audit.gallery(plan) if hasattr(dp.audit, "gallery") else []
-    assert pairs == [] or pairs[0].words
+def test_an_audit_tells_a_claim_that_does_not_hold_from_one_that_does() -> None:
+    learner = training(steps=1, sampling_rate=1, clipping=0.05)
+    plan = plan_of(learner, sigma=0.5)
+    pair = next(p for p in dp.audit.gallery(plan) if "highest" in p.title)
+    options: Any = {"samples": 150, "seed": 1}
+    held = dp.audit.pipeline(plan, pair, **options)
+    wrong = dp.audit.pipeline(plan, pair, (0.2, 1e-5), **options)
+    assert held.verdict in ("consistent", "underpowered")
+    assert wrong.verdict == "violation"
     canaries = dp.audit.corners(PIXELS, 3, seed=0)
     assert canaries["image"].shape == (3, 4)
+    assert set(np.unique(canaries["image"])) == {0.0, 1.0}
+
+
+class Stopping(torch.optim.SGD):
+    """An optimizer at whose third step of a run someone presses Ctrl-C."""
+
+    taken = -10
+
+    def step(self, closure: Any = None) -> Any:
+        Stopping.taken += 1
+        if Stopping.taken == 3:
+            raise KeyboardInterrupt
+        return super().step(closure)
+
+
+def test_an_interrupted_run_is_certified_for_its_complete_rounds() -> None:
+    learner = training(
+        optimizer=lambda p: Stopping(p, lr=0.5), steps=9, sampling_rate=1, clipping=1.0
+    )
+    plan = plan_of(learner)
+    Stopping.taken = -1  # a step along zeros, when the run is rehearsed
+    with pytest.raises(dp.Interrupted) as stopped:
+        plan.simulate(seed=1, images=rows_of(9))
+    result = stopped.value.result
+    assert result is not None
+    (row,) = result.certificate.nodes
+    assert row.times == 2
+    assert np.isfinite(result["model"]["parameters"]).all()
 
 
 # --- a loop of one's own

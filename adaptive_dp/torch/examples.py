@@ -146,6 +146,9 @@ class NetworkRowsOf(Operation):
         A column with bounds or categories, or of tensors.
     columns
         The columns' declarations.
+    by_unit
+        Whether the table has a column of units, whose rows are then added up before clipping, also
+        where each has one row: how a unit's share is computed may not depend on other units' rows.
     """
 
     kind: ClassVar[str] = "network_rows"
@@ -155,6 +158,7 @@ class NetworkRowsOf(Operation):
     features: tuple[str, ...] = field(converter=strings)
     target: str
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
+    by_unit: bool = False
 
     def label(self) -> str:
         """Return the target and the inputs."""
@@ -175,6 +179,10 @@ class NetworkRowsOf(Operation):
         if dict(self.columns) != declared:
             raise DeclarationError(
                 f"the columns of a network must be declared as {table.name!r} declares them"
+            )
+        if self.by_unit != (table.unit is not None):
+            raise DeclarationError(
+                f"by_unit must say whether {table.name!r} has a column of units, got {self.by_unit}"
             )
         return NetworkRowsDomain(input_shape(self.features, self.columns), table)
 
@@ -201,10 +209,12 @@ class NetworkRowsOf(Operation):
             assert isinstance(target, Interval)
             found = rows.values(lambda c: scaled(c[self.target], target))
             goals = Part(found.astype(np.float32)[:, None], None, None)
-        names, codes = np.unique(units[index], return_inverse=True)
-        single = len(names) == len(index)
         parts = tuple(self._parts(rows))
-        return NetworkRows(parts, goals, index, None if single else codes.reshape(-1), len(names))
+        # by the declaration, never by whether each unit has one row here
+        if not self.by_unit:
+            return NetworkRows(parts, goals, index, None, len(index))
+        names, codes = np.unique(units[index], return_inverse=True)
+        return NetworkRows(parts, goals, index, codes.reshape(-1), len(names))
 
     def _parts(self, rows: Any) -> list[Part]:
         parts: list[Part] = []

@@ -98,6 +98,11 @@ class Round:
         C, with which its gradients were clipped.
     share
         The released share of gradients within C, of the expected number; None of a fixed one.
+
+    Examples
+    --------
+    >>> Round(number=3, threshold=0.5, share=0.45).number
+    3
     """
 
     number: int
@@ -148,7 +153,7 @@ class Loop:
     ...     for done in loop:
     ...         if done.number == 4:
     ...             break
-    >>> loop.number, session.certificate().epsilon < 1
+    >>> loop.number, session.certificate().epsilon <= 1
     (4, True)
     """
 

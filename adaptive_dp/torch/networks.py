@@ -155,9 +155,14 @@ def built_loss(loss: Function, settings: Mapping[str, Any]) -> Any:
     return found(**settings) if inspect.isclass(found) else found
 
 
+def in_precision(values: NDArray[Any], precision: Any) -> NDArray[Any]:
+    """Return numbers in the precision of a network's parameters; integers as they are."""
+    return values.astype(precision, copy=False) if values.dtype.kind == "f" else values
+
+
 def made_up(shape: tuple[int, ...], declared: Column, target: Column) -> tuple[Any, Any]:
-    """Return inputs and targets of a few rows within what is declared, as tensors."""
-    torch, draw = library(), np.random.default_rng(SEED)
+    """Return inputs and targets of a few rows within what is declared."""
+    draw = np.random.default_rng(SEED)
     many = (MADE_UP, *shape)
     if isinstance(declared, Tensors):
         x = declared.inside(draw.uniform(declared.lower, declared.upper, many))
@@ -170,7 +175,7 @@ def made_up(shape: tuple[int, ...], declared: Column, target: Column) -> tuple[A
         y = target.inside(draw.uniform(target.lower, target.upper, (MADE_UP, *target.shape)))
     else:
         y = draw.uniform(-1, 1, (MADE_UP, 1)).astype(np.float32)
-    return torch.as_tensor(x), torch.as_tensor(y)
+    return x, y
 
 
 def refuse_side_effects(name: str, module: Any, x: Any) -> None:
@@ -288,7 +293,7 @@ class NetworkParts:
         key = (net, loss, repr(settings), self.shape, self.first, self.target, self.physical_batch)
         if key in _ENGINES:
             return _ENGINES[key]
-        name = self.net.name
+        name, torch = self.net.name, library()
         module, again = build(self.net), build(self.net)
         if shapes_of(module) != shapes_of(again) or not np.array_equal(
             flat(module), flat(again), equal_nan=True
@@ -297,7 +302,11 @@ class NetworkParts:
                 f"{name} returns another network each time: draw initial parameters from "
                 "PyTorch's generator alone, which has a public seed there"
             )
-        x, y = made_up(self.shape, self.first, self.target)
+        precision = flat(module).dtype
+        x, y = (
+            torch.as_tensor(in_precision(each, precision))
+            for each in made_up(self.shape, self.first, self.target)
+        )
         refuse_side_effects(name, module, x)
         function = built_loss(self.loss, self.settings)
         sums = ClippedSums(module, function, x, y, physical_batch=self.physical_batch)
@@ -336,28 +345,23 @@ def new_optimizer(optimizer: Function, module: Any) -> Any:
     return made
 
 
-def remembered(optimizer: Any) -> list[dict[str, Any]]:
+def remembered(optimizer: Any, module: Any) -> list[dict[str, Any]]:
     """Return what an optimizer remembers of each parameter: arrays and numbers, by name."""
     torch = library()
     memory = []
-    for group in optimizer.param_groups:
-        for p in group["params"]:
-            own = optimizer.state.get(p, {})
-            memory.append(
-                {k: v.detach().numpy() if torch.is_tensor(v) else v for k, v in own.items()}
-            )
+    for p in trainable(module).values():
+        own = optimizer.state.get(p, {})
+        memory.append({k: v.detach().numpy() if torch.is_tensor(v) else v for k, v in own.items()})
     return memory
 
 
-def remind(optimizer: Any, memory: list[dict[str, Any]]) -> None:
+def remind(optimizer: Any, module: Any, memory: list[dict[str, Any]]) -> None:
     """Give an optimizer what it remembered of each parameter."""
     torch = library()
-    place = 0
-    for group in optimizer.param_groups:
-        for p in group["params"]:
-            own = memory[place] if place < len(memory) else {}
+    optimizer.state.clear()
+    for p, own in zip(trainable(module).values(), memory, strict=False):
+        if own:
             optimizer.state[p] = {
                 k: torch.tensor(v) if isinstance(v, np.ndarray | np.generic) else v
                 for k, v in own.items()
             }
-            place += 1

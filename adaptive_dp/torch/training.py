@@ -51,6 +51,7 @@ from adaptive_dp.torch.networks import (
     build,
     fill,
     flat,
+    in_precision,
     library,
     loss_of,
     new_optimizer,
@@ -58,6 +59,7 @@ from adaptive_dp.torch.networks import (
     remind,
     shapes_of,
     sizes,
+    trainable,
 )
 
 FLOOR = 0.01
@@ -116,7 +118,7 @@ class UnitGradients:
     def both(self, threshold: float) -> tuple[NDArray[np.int64], int]:
         """Return the sum in steps, and the number of units within the threshold; once for both."""
         if threshold not in self._known:
-            x, y = self.rows.batch()
+            x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
             self._known[threshold] = self.engine.sums(
                 self.theta, x, y, self.rows.units, threshold=threshold
             )
@@ -359,7 +361,7 @@ class OptimizerStep(NetworkStateOperation):
             If it cannot be made.
         """
         try:
-            new_optimizer(self.optimizer, build(self.net))
+            try_optimizer(self.net, self.optimizer)
         except PlanError as error:
             raise RunError(f"{error}. Nothing was released.") from None
 
@@ -392,10 +394,9 @@ def optimizer_step(
         pair = _OPTIMIZERS[key] = module, new_optimizer(optimizer, module)
     module, made = pair
     fill(module, state["parameters"])
-    remind(made, state["memory"])
+    remind(made, module, state["memory"])
     position = 0
-    trained = [p for group in made.param_groups for p in group["params"]]
-    for p in trained:
+    for p in trainable(module).values():
         part = mean[position : position + p.numel()]
         p.grad = torch.as_tensor(part).to(p.dtype).reshape(p.shape).contiguous()
         position += p.numel()
@@ -405,9 +406,29 @@ def optimizer_step(
         return {**state, "round": int(state["round"]) + 1}
     memory = [
         {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in own.items()}
-        for own in remembered(made)
+        for own in remembered(made, module)
     ]
     return {**state, "parameters": theta, "memory": memory, "round": int(state["round"]) + 1}
+
+
+def try_optimizer(net: Function, optimizer: Function) -> None:
+    """Take a step along zeros, so that an optimizer that cannot is refused before a run.
+
+    Raises
+    ------
+    DeclarationError
+        If it fails.
+    """
+    theta = flat(build(net))
+    state = {"parameters": theta, "memory": [], "round": 0}
+    try:
+        optimizer_step(net, optimizer, state, np.zeros(len(theta)))
+    except DeclarationError:
+        raise
+    except Exception as error:  # no data were read: it may be shown
+        raise DeclarationError(
+            f"the optimizer {optimizer.name} cannot step along a gradient: {error}"
+        ) from None
 
 
 def next_threshold(state: Mapping[str, Any], share: float, quantile: float, rate: float) -> float:
@@ -635,7 +656,7 @@ class Training(Learner[NetworkParameters]):
         """Return the nodes of rows and of gradients, the network built and checked."""
         features, target = self.read_columns(table)
         columns = {name: table.find(name) for name in (*features, target)}
-        rows = NetworkRowsOf(features, target, columns)
+        rows = NetworkRowsOf(features, target, columns, table.unit is not None)
         rows.domain([table])
         loss, settings = self.named_loss
         first = columns[features[0]] if len(features) == 1 else None
@@ -649,7 +670,7 @@ class Training(Learner[NetworkParameters]):
             self.physical_batch,
         )
         engine = gradients.parts(input_shape(features, columns)).engine()
-        new_optimizer(self.optimizer, engine.module)
+        try_optimizer(self.net, self.optimizer)
         return rows, evolve(gradients, shapes=engine.shapes)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[NetworkParameters]:
