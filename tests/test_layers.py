@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "statistics": {"instance", "learning", "pate", *BELOW_LEARNERS},
     "synthesis": {"learning", *BELOW_LEARNERS},
     "reports": {"session", "audit", "instance", *GRAPH},
+    "torch": {"learning", *BELOW_LEARNERS},
     "tracing": {"reports", "queries", *GRAPH},
 }
 """The rooms that each room may import, beside itself; a room that is not named is on top."""
@@ -53,7 +54,7 @@ TOP = {
     "testing",
 }
 
-MOST_FILES = 310
+MOST_FILES = 320
 """Product files in all: more capability should not need many more of them."""
 MOST_IN_A_ROOM = {
     "accountants": 30,
@@ -253,6 +254,9 @@ NAMED = {
     "adaptive_dp.prove.laws",
     # how rows are drawn of a model
     "adaptive_dp.synthesis.rows",
+    # what networks are made of, and the sums of their gradients
+    "adaptive_dp.torch.gradients",
+    "adaptive_dp.torch.networks",
     # a part of the page each
     *(f"adaptive_dp.reports.{name}" for name in ("charts", "diagram", "what_if")),
     # claims as a plan, which users read of a trace

@@ -1,0 +1,1 @@
+"""Networks of PyTorch in private training (extra `torch`)."""
