@@ -21,8 +21,9 @@ is 2^-36: the claim is ``|S| <= 2^36``. The share has parts, one for each weight
    sqrt(p) 2^-19)``, and g times the clip factor f and a power of two to integers H. Its part of S
    is ``H' A``. In units of the threshold, rounding H moves it by at most ``sqrt(T d) 2^-19 |A|
    2^-18`` (``|D' A| <= |D| |A|`` in Frobenius norms).
-2. *Formed*: the row's gradient times f, rounded to multiples of 2^-36, is moved by at most
-   ``sqrt(n) 2^-37``; of an embedding with T tokens, which may be equal, by ``T sqrt(d) 2^-37``.
+2. *Formed*: the row's gradient times f, rounded to multiples of 2^-20, is moved by at most
+   ``sqrt(n) 2^-21``. *Of an embedding* with T tokens, which may be equal, it is rounded to
+   multiples of 2^-36, and moved by at most ``T sqrt(d) 2^-37``.
 
 Let M be the root of the sum of the squares of these movements: it is known when the module is, and
 refused above 2^-4. N is the norm of all parts before the second rounding, from A (not from a) and
@@ -103,6 +104,12 @@ BITS = 36
 HALF = 18
 """A dense layer's inputs have 18 bits, and its clipped slopes the other 18."""
 
+COARSE = 20
+"""Formed gradients are rounded to multiples of 2^-20."""
+
+BLOCK = 256
+"""Squares that are added in float32."""
+
 SLACK = 2.0**-20
 """What the factor leaves for the rounding of floats."""
 
@@ -132,8 +139,8 @@ SIZES = (32, 64, 256)
 def _power(norms: Tensor) -> Tensor:
     """Return the power of two in (norm, 2 norm] of each, exactly; 1 where it is 0 or not finite."""
     mantissa, _ = torch.frexp(norms)
-    power = norms.double() / mantissa.double()  # m 2^e / m, exact
-    return torch.where(torch.isfinite(power), power, torch.ones_like(power))
+    # m 2^e / m, exact; 0/0 and inf/inf are NaN
+    return (norms.double() / mantissa.double()).nan_to_num_(nan=1.0)
 
 
 def _norms(values: Tensor) -> Tensor:
@@ -215,7 +222,14 @@ class _Formed:
 
     def __init__(self, place: slice, values: Tensor) -> None:
         self.place, self.values = place, _wide(values).flatten(1)
-        self.squares = _norms(self.values) ** 2
+        block = math.gcd(self.values.shape[1], BLOCK)
+        if block < 32 or self.values.dtype == torch.float64:
+            self.squares = _norms(self.values) ** 2
+        else:
+            norms = torch.linalg.vector_norm(self.values.unflatten(1, (-1, block)), dim=2)
+            # a float32 sum of 256 squares is off by at most 257 2^-24 of it; a square that
+            # underflows, or the step of one that is subnormal, is below 2^-125
+            self.squares = (_norms(norms) ** 2) * (1 + 2.0**-14) + self.values.shape[1] * 2.0**-125
 
     caps = None
 
@@ -224,10 +238,15 @@ class _Formed:
         self.values[bad] = 0.0
 
     def add(self, factors: Tensor, total: Tensor) -> None:
-        """Add the rows times factors, each rounded to steps: float32 numbers that are integers."""
-        scale = (factors * 2.0**BITS).to(self.values.dtype)
+        """Add the rows times factors, each rounded to steps of 2^-20: floats that are integers."""
+        scale = (factors * 2.0**COARSE).to(self.values.dtype)
         steps = self.values.mul_(scale[:, None]).round_()
-        total[self.place] += steps.sum(0, dtype=torch.float64)
+        into, whole = total[self.place], len(steps) // 16 * 16
+        # 16 integers of at most 2^20 add up to at most 2^24, exact in float32
+        sums = steps[:whole].unflatten(0, (-1, 16)).sum(1).sum(0, dtype=torch.float64)
+        if whole < len(steps):
+            sums += steps[whole:].sum(0)
+        into.add_(sums, alpha=2.0 ** (BITS - COARSE))
 
     def rows(self) -> Tensor:
         """Return what must depend on each row alone."""
@@ -315,6 +334,11 @@ class _UnknownLayer(Exception):
     """The layer is used in a way that book-keeping does not know."""
 
 
+def _rounding(size: int) -> float:
+    """Return by how much rounding ``size`` numbers to multiples of 2^-20 moves their vector."""
+    return math.sqrt(size) * 2.0 ** -(COARSE + 1)
+
+
 Parts = Iterator[_Dense | _Formed | _Lookup]
 
 
@@ -328,7 +352,7 @@ def _products(layer: _Layer, read: Tensor, slopes: Tensor, groups: int = 1) -> P
         layer.margins["weight"] = math.sqrt(steps * d) * 2.0**-HALF
         yield _Dense(place, read, slopes)
         return
-    layer.margins["weight"] = math.sqrt(p * d * groups) * 2.0 ** -(BITS + 1)
+    layer.margins["weight"] = _rounding(p * d * groups)
     read, slopes = _wide(read), _wide(slopes)
     if groups > 1:
         read = read.unflatten(2, (groups, p)).transpose(1, 2).flatten(0, 1)
@@ -339,7 +363,7 @@ def _products(layer: _Layer, read: Tensor, slopes: Tensor, groups: int = 1) -> P
 def _bias(layer: _Layer, slopes: Tensor) -> Parts:
     """Yield a bias's part: slopes added over time, shape (n, T, d) or (n, d)."""
     if "bias" in layer.places:
-        layer.margins["bias"] = math.sqrt(slopes.shape[-1]) * 2.0 ** -(BITS + 1)
+        layer.margins["bias"] = _rounding(slopes.shape[-1])
         slopes = _wide(slopes)
         values = slopes.clone() if slopes.ndim == 2 else slopes.sum(1)
         yield _Formed(layer.places["bias"], values)
@@ -403,7 +427,7 @@ def _normalisation(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
         if name in layer.places:
             values = values.sum(inner) if inner else values.clone()
             values = values.flatten(1)
-            layer.margins[name] = math.sqrt(values.shape[1]) * 2.0 ** -(BITS + 1)
+            layer.margins[name] = _rounding(values.shape[1])
             yield _Formed(layer.places[name], values)
 
 
@@ -530,7 +554,7 @@ class ClippedSums:
         self._module = copy.deepcopy(module)
         for inner in self._module.modules():
             if getattr(inner, "inplace", False):  # what a layer wrote must stay as it was
-                inner.inplace = False  # type: ignore[assignment]
+                inner.inplace = False
         self._parameters = {n: p for n, p in self._module.named_parameters() if n in set(names)}
         self._places: dict[str, slice] = {}
         start = 0
@@ -539,6 +563,8 @@ class ClippedSums:
             start += parameter.numel()
         self.size = start
         self._like = next(iter(self._parameters.values()))
+        # kept: to page in a new one takes as long as a pass of a small network
+        self._total = torch.zeros(start, dtype=torch.float64, device=self._like.device)
         for parameter in self._module.parameters():
             parameter.requires_grad_(False)
         self._made_up(inputs, targets)
@@ -603,7 +629,7 @@ class ClippedSums:
             raise DeclarationError(
                 f"the gradient of one made-up row cannot be computed: {error}"
             ) from None
-        self._margin = math.sqrt(self.size) * 2.0 ** -(BITS + 1)
+        self._margin = _rounding(self.size)
         self.engines = dict.fromkeys(self._parameters, "vmap")
         layers = self._known_layers()
         if layers is not None:
@@ -672,7 +698,7 @@ class ClippedSums:
             self.engines = {n: starts.get(s.start, "") for n, s in self._places.items()}
             for i in range(n):
                 _, parts = self._pass(self._inputs, self._targets)
-                total = torch.zeros(self.size, dtype=torch.float64, device=self._like.device)
+                total = self._total.zero_()
                 right = truth[i]
                 norm = float(torch.linalg.vector_norm(right))
                 if not math.isfinite(norm) or norm > 1e30:
@@ -775,19 +801,22 @@ class ClippedSums:
             self.slots_agree = self._agree(self.physical_batch)
             return
         expected = 256 if expected is None else max(1, int(expected))
-        sizes = [size for size in SIZES if size <= 2 * expected] or [SIZES[0]]
-        agree = {size: self._agree(size) for size in sizes}
-        self.slots_agree = any(agree.values())
-        sizes = [size for size in sizes if agree[size] or not self.slots_agree]
         # the number of rows is random, about a Poisson number: three of its quantiles
-        away = math.sqrt(expected)
-        counts = [max(1.0, expected + k * away) for k in (-1.2, 0.0, 1.2)]
-        costs = {}
-        for size in sizes:
+        counts = [max(1.0, expected + k * math.sqrt(expected)) for k in (-1.2, 0.0, 1.2)]
+        costs: dict[int, float] = {}
+        for size in SIZES:
             passes = sum(math.ceil(n / size) for n in counts) / len(counts)
             costs[size] = passes * self._seconds(size)
-        # the smallest within a tenth of the quickest: it needs the least memory
-        self.physical_batch = min(s for s in sizes if costs[s] <= 1.1 * min(costs.values()))
+            if costs[size] > 0.95 * min(list(costs.values())[:-1], default=math.inf):
+                break  # a larger one needs more memory
+        # the quickest, or a smaller one that is nearly as quick
+        quick = 1.05 * min(costs.values())
+        order = sorted(costs, key=lambda size: (costs[size] > quick, size))
+        for size in order:
+            self.physical_batch, self.slots_agree = size, self._agree(size)
+            if self.slots_agree:
+                return
+        self.physical_batch = order[0]
 
     def _filled(self, slots: int) -> tuple[Tensor, Tensor]:
         index = torch.arange(slots) % len(self._inputs)
@@ -798,7 +827,7 @@ class ClippedSums:
         inputs, targets = self._filled(slots)
         best = math.inf
         for _ in range(3):
-            total = torch.zeros(self.size, dtype=torch.float64, device=self._like.device)
+            total = self._total.zero_()
             start = time.process_time()
             losses, parts = self._pass(inputs, targets)
             self._add(losses, parts, torch.ones_like(losses, dtype=torch.bool), 1.0, total)
@@ -847,7 +876,8 @@ class ClippedSums:
         squares = sum(part.squares for part in parts)
         # the parts' norms, and what float64 may have made too small of them
         norms = torch.sqrt(squares) * (1 + 2.0**-40 + self.size * 2.0**-52)
-        good = torch.isfinite(norms) & torch.isfinite(losses) & mask
+        # NaN and infinity of either make the sum NaN or infinite, for which this is False
+        good = (norms + (losses - losses) < math.inf) & mask
         # Minkowski's inequality of the head of this file
         factors = ((1 - self._margin - SLACK) / norms).clamp_(max=1 / threshold)
         for part in parts:
@@ -925,7 +955,7 @@ class ClippedSums:
                 else self._unit_batches(np.asarray(units), stream or SecureStream())
             )
             whole: Any = None
-            total = torch.zeros(self.size, dtype=torch.float64, device=self._like.device)
+            total = self._total.zero_()
             short = added = 0
             for rounds in batches:
                 losses, parts, mask = self._gather(rounds, inputs, targets, joint=units is not None)
@@ -936,6 +966,7 @@ class ClippedSums:
                     added = 0
                     total.zero_()
         result = total.long() if whole is None else whole.add_(total.long())
+        total.zero_()  # nothing of private rows stays here
         return result.cpu().numpy(), short
 
     def _set(self, theta: Any) -> None:
@@ -1002,14 +1033,13 @@ class ClippedSums:
         self, rows: NDArray[np.int64], inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows in their slots, with a made-up row in the others, and which are full."""
-        index = torch.from_numpy(rows).to(self._like.device)
-        mask = index >= 0
+        index = torch.from_numpy(np.maximum(rows, 0)).to(self._like.device)
+        mask = torch.from_numpy(rows >= 0).to(self._like.device)
         placed = []
         for values, like in ((inputs, self._inputs), (targets, self._targets)):
-            if len(values) == 0:
-                values = like
-            into = values[index.clamp(min=0)]
-            into[~mask] = like[0]
+            into = (values if len(values) else like).index_select(0, index)
+            if rows.min() < 0:
+                into[~mask] = like[0]
             placed.append(into)
         return placed[0], placed[1], mask
 
