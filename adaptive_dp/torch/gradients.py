@@ -110,6 +110,13 @@ COARSE = 20
 BLOCK = 256
 """Squares that are added in float32."""
 
+SHORTEST = 2.0**-48
+"""Inputs of a smaller norm are rounded as those of this norm are."""
+
+LONGEST = 2**22
+"""The most numbers of a dense layer's inputs in a row: their float32 norm is then off by less than
+a quarter."""
+
 SLACK = 2.0**-20
 """What the factor leaves for the rounding of floats."""
 
@@ -136,13 +143,6 @@ SIZES = (32, 64, 256)
 # (float64, shape (slots,)), can forget rows, and adds its part of the sum for given factors.
 
 
-def _power(norms: Tensor) -> Tensor:
-    """Return the power of two in (norm, 2 norm] of each, exactly; 1 where it is 0 or not finite."""
-    mantissa, _ = torch.frexp(norms)
-    # m 2^e / m, exact; 0/0 and inf/inf are NaN
-    return (norms.double() / mantissa.double()).nan_to_num_(nan=1.0)
-
-
 def _norms(values: Tensor) -> Tensor:
     """Return the rows' l2 norms, in float64: squares of float32 neither under- nor overflow."""
     return torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
@@ -167,23 +167,31 @@ class _Dense:
         Of the weight, d p numbers.
     inputs, slopes
         Shapes (n, p) and (n, d), or (n, T, p) and (n, T, d).
+    bias
+        The place of the bias, whose rows are the slopes; without a time axis only.
     """
 
-    def __init__(self, place: slice, inputs: Tensor, slopes: Tensor) -> None:
-        self.place, inputs = place, _wide(inputs)
-        rough = torch.linalg.vector_norm(inputs.flatten(1), dim=1)
-        power = _power(rough)
+    caps: Tensor = None
+
+    def __init__(
+        self, place: slice, inputs: Tensor, slopes: Tensor, bias: slice | None = None
+    ) -> None:
+        self.place, self.bias, inputs = place, bias, _wide(inputs)
+        rough = torch.linalg.vector_norm(inputs.flatten(1), dim=1).double().clamp_min_(SHORTEST)
+        # a power of two in (norm, 2 norm]: of m 2^e, m 2^e / m; NaN of infinity. Squares that
+        # underflow in float32 add up to less than SHORTEST^2, and roundings to less than half
+        self.scale = power = rough / torch.frexp(rough)[0]
         shape = (-1,) + (1,) * (inputs.ndim - 1)
-        # inputs in steps of 2^-18 of a power of two above their norm: integers
+        # inputs in steps of 2^-18 of that power: integers
         self.inputs = _copied(inputs).mul_((2.0**HALF / power).view(shape)).round_()
         self.slopes = _copied(slopes)
-        self.scale = power
-        lengths, sizes = _norms(self.inputs) * 2.0**-HALF, _norms(self.slopes) * power
-        self.sizes = sizes
-        # NaN where the norm that the power of two was taken from is not finite
-        product = (lengths * sizes) ** 2 + (rough - rough)
+        sizes = _norms(self.slopes)
+        product = (_norms(self.inputs) * sizes).mul_(power * 2.0**-HALF).square_()
         if inputs.ndim == 2:
-            self.squares = product  # |g a'| = |g| |a|
+            # |g a'| = |g| |a|
+            self.squares = product if bias is None else product.addcmul_(sizes, sizes)
+            if slopes.dtype != torch.float64:
+                return  # |H| |A| <= 2^36 where A is not 0, and H is finite
         else:
             inner = torch.bmm(self.inputs, self.inputs.mT)
             inner.mul_(torch.bmm(self.slopes, self.slopes.mT))
@@ -191,26 +199,28 @@ class _Dense:
             # is at most that many roundings of sum_st |a_s| |a_t| |g_s| |g_t| <= |A|^2 |g|^2
             steps, width = inputs.shape[1], inputs.shape[2] + slopes.shape[2]
             error = (steps**2 + width + 16) * 2.0**-51
-            exact = inner.sum((1, 2)) * (power * 2.0**-HALF) ** 2
+            exact = inner.sum((1, 2)).mul_((power * 2.0**-HALF).square_())
             self.squares = exact.clamp_(min=0.0).add_(product, alpha=error)
-
-    @property
-    def caps(self) -> Tensor:
-        """Return the largest factors for which ``|H| |A| <= 64 2^36`` (halved for rounding)."""
-        return REACH / 2 / self.sizes
+        # the largest factors for which |H| |A| <= 64 2^36; half, for what rounding adds
+        self.caps = REACH / 2 / (sizes * power)
 
     def forget(self, bad: Tensor) -> None:
         """Replace rows by 0."""
         self.inputs[bad] = 0.0
         self.slopes[bad] = 0.0
+        self.scale[bad] = 1.0
 
     def add(self, factors: Tensor, total: Tensor) -> None:
         """Add ``sum_i H_i' A_i``, exact: integers below 2^53 in any order."""
+        if self.bias is not None:
+            whole = (self.slopes * (factors * 2.0**BITS)[:, None]).round_()
+            total[self.bias] += whole.sum(0)
         shape = (-1,) + (1,) * (self.slopes.ndim - 1)
-        steps = self.slopes.mul_((factors * self.scale * 2.0 ** (BITS - HALF)).view(shape)).round_()
-        inputs = self.inputs.reshape(-1, self.inputs.shape[-1])
-        steps = steps.reshape(-1, steps.shape[-1])
-        total[self.place].view(steps.shape[1], -1).addmm_(steps.T, inputs)
+        scale = (factors * self.scale).mul_(2.0 ** (BITS - HALF))
+        steps = self.slopes.mul_(scale.view(shape)).round_()
+        if steps.ndim > 2:
+            steps, self.inputs = steps.flatten(0, 1), self.inputs.flatten(0, 1)
+        total[self.place].view(steps.shape[1], -1).addmm_(steps.T, self.inputs)
 
     def rows(self) -> Tensor:
         """Return what must depend on each row alone."""
@@ -348,7 +358,8 @@ def _products(layer: _Layer, read: Tensor, slopes: Tensor, groups: int = 1) -> P
     steps, p, d = read.shape[1], read.shape[2] // groups, slopes.shape[2] // groups
     # formed gradients cost d p numbers a row; slopes and inputs T (p + d), which are there already,
     # and T^2 inner products
-    if groups == 1 and steps**2 < p * d and 4 * steps * (p + d) < p * d:
+    short = steps**2 < p * d and 4 * steps * (p + d) < p * d and steps * p <= LONGEST
+    if groups == 1 and short:
         layer.margins["weight"] = math.sqrt(steps * d) * 2.0**-HALF
         yield _Dense(place, read, slopes)
         return
@@ -374,12 +385,15 @@ def _linear(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
         raise _UnknownLayer(layer.name)
     if read.ndim > 2:
         read, slopes = read.flatten(1, -2), slopes.flatten(1, -2)
+    if read.ndim == 2 and "weight" in layer.places:
+        if read.shape[1] > LONGEST:
+            raise _UnknownLayer(layer.name)
+        layer.margins["weight"] = math.sqrt(slopes.shape[1]) * 2.0**-HALF
+        layer.margins["bias"] = math.sqrt(slopes.shape[1]) * 2.0 ** -(BITS + 1)
+        yield _Dense(layer.places["weight"], read, slopes, layer.places.get("bias"))
+        return
     if "weight" in layer.places:
-        if read.ndim == 2:
-            layer.margins["weight"] = math.sqrt(slopes.shape[1]) * 2.0**-HALF
-            yield _Dense(layer.places["weight"], read, slopes)
-        else:
-            yield from _products(layer, read, slopes)
+        yield from _products(layer, read, slopes)
     yield from _bias(layer, slopes)
 
 
@@ -565,6 +579,12 @@ class ClippedSums:
         self._like = next(iter(self._parameters.values()))
         # kept: to page in a new one takes as long as a pass of a small network
         self._total = torch.zeros(start, dtype=torch.float64, device=self._like.device)
+        # one buffer for all, where they have one precision: set by one copy
+        self._flat: Tensor = None
+        if len({(p.dtype, p.device) for p in self._parameters.values()}) == 1:
+            self._flat = torch.cat([p.detach().flatten() for p in self._parameters.values()])
+            for name, parameter in self._parameters.items():
+                parameter.data = self._flat[self._places[name]].view(parameter.shape)
         for parameter in self._module.parameters():
             parameter.requires_grad_(False)
         self._made_up(inputs, targets)
@@ -695,6 +715,7 @@ class ClippedSums:
             lengths = torch.sqrt(sum(part.squares for part in parts))
             kinds = {_Dense: "dense", _Formed: "formed", _Lookup: "lookup"}
             starts = {part.place.start: kinds[type(part)] for part in parts}
+            starts |= {part.bias.start: "dense" for part in parts if getattr(part, "bias", None)}
             self.engines = {n: starts.get(s.start, "") for n, s in self._places.items()}
             for i in range(n):
                 _, parts = self._pass(self._inputs, self._targets)
@@ -780,9 +801,9 @@ class ClippedSums:
             return losses, [_Formed(p, v) for p, v in zip(places, values, strict=True)]
         with torch.enable_grad():
             losses = _row_losses(self._loss, self._forward(inputs), targets)
-            slopes = torch.autograd.grad(
-                losses.sum(), [layer.wrote for layer in self._layers], materialize_grads=True
-            )
+            wrote = [layer.wrote for layer in self._layers]
+            ones = torch.ones_like(losses)
+            slopes = torch.autograd.grad(losses, wrote, ones, materialize_grads=True)
         parts: list[Any] = []
         for layer, slope in zip(self._layers, slopes, strict=True):
             parts.extend(layer.parts(slope))
@@ -975,6 +996,9 @@ class ClippedSums:
             raise DeclarationError(
                 f"theta must have the shape ({self.size},), got {tuple(values.shape)}"
             )
+        if self._flat is not None:
+            self._flat.copy_(values)
+            return
         for name, parameter in self._parameters.items():
             parameter.copy_(values[self._places[name]].view(parameter.shape))
 
