@@ -28,7 +28,7 @@ FULL = int(1 / ClippedSums.step)
 class Tokens(nn.Module):
     """An embedding, positions without an axis of rows, a dense layer over time, norms, a head."""
 
-    def __init__(self, words: int = 7, width: int = 4, steps: int = 3) -> None:
+    def __init__(self, words: int = 20, width: int = 4, steps: int = 3) -> None:
         super().__init__()
         self.words = nn.Embedding(words, width, padding_idx=0)
         self.places = nn.Embedding(steps, width)
@@ -95,7 +95,7 @@ def floats(*shape: int) -> Callable[[int], Any]:
 
 
 def tokens(n: int) -> Any:
-    return torch.randint(7, (n, 3), generator=torch.Generator().manual_seed(n))
+    return torch.randint(20, (n, 3), generator=torch.Generator().manual_seed(n))
 
 
 def convolution() -> nn.Module:

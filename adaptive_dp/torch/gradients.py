@@ -278,8 +278,9 @@ class _Lookup:
         else:
             same = tokens[:, :, None] == tokens[:, None, :]
             inner = torch.bmm(self.slopes, self.slopes.mT).masked_fill_(~same, 0.0)
-            # sum of g_s'g_t over equal tokens, and its float error as in `_Dense`
-            error = (steps**2 + width + 16) * 2.0**-51
+            # sum of g_s'g_t over equal tokens; its float error is at most that many roundings of
+            # sum_st |g_s| |g_t| <= T |g|^2
+            error = steps * (steps**2 + width + 16) * 2.0**-51
             self.squares = inner.sum((1, 2)).clamp_(min=0.0).add_(lengths**2, alpha=error)
         # a row's entries add up to at most sqrt(T) |H|
         self.caps = max(REACH / 2 / math.sqrt(steps), 1.0) / lengths
@@ -403,6 +404,16 @@ def _embedding(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
         raise _UnknownLayer(layer.name)
     tokens, slopes = read.reshape(len(read), -1), slopes.reshape(len(read), -1, slopes.shape[-1])
     steps, width = slopes.shape[1:]
+    count = module.num_embeddings
+    if count <= 4 * steps:  # as positions: formed gradients are as small as slopes
+        if module.padding_idx is not None:
+            slopes = slopes.masked_fill((tokens == module.padding_idx)[:, :, None], 0.0)
+        rows = torch.arange(len(tokens), device=tokens.device)[:, None] * count
+        values = _wide(slopes).new_zeros((len(tokens) * count, width))
+        values.index_add_(0, (tokens + rows).flatten(), _wide(slopes).flatten(0, 1))
+        layer.margins["weight"] = _rounding(count * width)
+        yield _Formed(layer.places["weight"], values.view(len(tokens), -1))
+        return
     layer.margins["weight"] = steps * math.sqrt(width) * 2.0 ** -(BITS + 1)
     if steps > REACH**2:
         raise _UnknownLayer(layer.name)
@@ -825,7 +836,9 @@ class ClippedSums:
         # the number of rows is random, about a Poisson number: three of its quantiles
         counts = [max(1.0, expected + k * math.sqrt(expected)) for k in (-1.2, 0.0, 1.2)]
         costs: dict[int, float] = {}
-        for size in SIZES:
+        # one of them has a slot for all rows of nearly every sample
+        whole = 32 * math.ceil((expected + 3 * math.sqrt(expected)) / 32)
+        for size in sorted({*(s for s in SIZES if s < whole), min(whole, MOST_SLOTS // 32 * 32)}):
             passes = sum(math.ceil(n / size) for n in counts) / len(counts)
             costs[size] = passes * self._seconds(size)
             if costs[size] > 0.95 * min(list(costs.values())[:-1], default=math.inf):
