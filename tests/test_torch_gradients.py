@@ -542,6 +542,14 @@ def test_a_physical_batch_is_chosen_for_the_expected_rows() -> None:
     assert np.abs((one - two) * sums.step).max() < 100 * 1e-5
 
 
+def test_a_physical_batch_has_room_for_formed_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module whose rows' gradients are formed and large gets few slots."""
+    monkeypatch.setattr(gradients, "MOST_NUMBERS", 100)
+    _, _, sums = make("tied", physical_batch=None)
+    assert sums.physical_batch == 100 // sums.size
+    assert make("mlp", physical_batch=None)[2].physical_batch >= 32
+
+
 def test_the_step_is_exact() -> None:
     """2^-36."""
     assert Fraction(ClippedSums.step) == Fraction(1, 2**36)

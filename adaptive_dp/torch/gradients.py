@@ -126,6 +126,9 @@ REACH = 64.0
 MOST_SLOTS = 1000
 """Of a physical batch."""
 
+MOST_NUMBERS = 2**27
+"""Of formed gradients in a physical batch that is chosen here: half a GiB in float32."""
+
 MOST_ROWS = 2**16
 """So many rows are added in float64 before the sum goes into int64; with a batch in the making,
 ``2^16 2^36 + 1000 (64 + 1) 2^36 < 2^53``."""
@@ -515,6 +518,7 @@ class ClippedSums:
     """Exact sums of the clipped gradients of a module's rows; see the head of this file.
 
     Built once for a module, a loss and the shapes of rows; the module is copied and never changed.
+    One thread at a time may call it.
 
     Parameters
     ----------
@@ -661,7 +665,7 @@ class ClippedSums:
                 f"the gradient of one made-up row cannot be computed: {error}"
             ) from None
         self._margin = _rounding(self.size)
-        self.engines = dict.fromkeys(self._parameters, "vmap")
+        self.engines, self._numbers = dict.fromkeys(self._parameters, "vmap"), self.size
         layers = self._known_layers()
         if layers is not None:
             self._layers = layers
@@ -669,6 +673,11 @@ class ClippedSums:
             margin = self._try(truth)
             if margin is not None:
                 self._margin = margin
+                self._numbers = sum(
+                    place.stop - place.start
+                    for name, place in self._places.items()
+                    if self.engines[name] == "formed"
+                )
                 return
             self._layers = None
             for hook in hooks:
@@ -838,7 +847,9 @@ class ClippedSums:
         costs: dict[int, float] = {}
         # one of them has a slot for all rows of nearly every sample
         whole = 32 * math.ceil((expected + 3 * math.sqrt(expected)) / 32)
-        for size in sorted({*(s for s in SIZES if s < whole), min(whole, MOST_SLOTS // 32 * 32)}):
+        sizes = {*(s for s in SIZES if s < whole), min(whole, MOST_SLOTS // 32 * 32)}
+        room = max(1, MOST_NUMBERS // max(1, self._numbers))
+        for size in sorted(s for s in sizes if s <= room) or [room]:
             passes = sum(math.ceil(n / size) for n in counts) / len(counts)
             costs[size] = passes * self._seconds(size)
             if costs[size] > 0.95 * min(list(costs.values())[:-1], default=math.inf):
