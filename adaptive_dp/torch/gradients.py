@@ -1,7 +1,76 @@
-"""Exact integer sums of the rows' clipped gradients of a PyTorch module."""
+"""The exact sum of the clipped gradients of the rows of a PyTorch module, without storing them.
+
+A private training step needs ``sum_i g_i min(1, C / |g_i|)`` over the sampled rows i, g_i the
+gradient of row i's loss by the trainable parameters, C the threshold. A backward pass gives the
+sum of the g_i only. Three ways lead to the clipped sum, and `ClippedSums` chooses for each layer
+when it is built:
+
+- *Book-keeping* (Bu et al. 2023). One forward pass keeps the inputs a of the dense layers and one
+  backward pass, by the layers' outputs alone, gives the slopes g there. A row's gradient by a
+  weight is ``g a'``, of norm ``|g| |a|``, so that no row's gradient is formed, and the clipped sum
+  is one product of matrices, ``(c g)' a``. With a time axis of T steps the norm is that of
+  ``sum_t g_t a_t'``, from the T x T products of the g_t and of the a_t.
+- *Small layers* (convolutions, dense layers with a long time axis, norms, biases): a row's gradient
+  is formed from a and g by one batched product, since it is smaller than a and g are.
+- *Everything else*: the gradient of each row by itself, `torch.func.vmap` of `torch.func.grad`.
+
+**No share is longer than the threshold.** A row's share is an integer vector S, and the sum's step
+is 2^-36: the claim is ``|S| <= 2^36``. The share has parts, one for each weight or bias:
+
+1. *Dense*: the row's a is rounded to integers A of a power of two that fits it, ``|A| <= 2^18 (1 +
+   sqrt(p) 2^-19)``, and g times the clip factor f and a power of two to integers H. Its part of S
+   is ``H' A``. In units of the threshold, rounding H moves it by at most ``sqrt(T d) 2^-19 |A|
+   2^-18`` (``|D' A| <= |D| |A|`` in Frobenius norms).
+2. *Formed*: the row's gradient times f, rounded to multiples of 2^-20, is moved by at most
+   ``sqrt(n) 2^-21``. *Of an embedding* with T tokens, which may be equal, it is rounded to
+   multiples of 2^-36, and moved by at most ``T sqrt(d) 2^-37``.
+
+Let M be the root of the sum of the squares of these movements: it is known when the module is, and
+refused above 2^-4. N is the norm of all parts before the second rounding, from A (not from a) and
+g, computed in float64 and taken larger by more than its own rounding. With ``f <= (1 - M - 2^-20) /
+N`` Minkowski's inequality over parts and rounding gives ``|S| 2^-36 <= f N (1 + 2^-22) + M <= 1``,
+2^-22 the rounding of f and of products with it in float32. Where a row's loss or N is not finite
+the share is 0: its a and g are replaced before any product. (Own proof.)
+
+**Sums are exact.** A part's entries, and whatever a matrix product adds up on the way, are
+integers. With ``|H| |A| <= 64 2^36`` (f is made smaller where cancellation in time would need more)
+each row adds at most 2^42 in size to any partial sum by Cauchy and Schwarz, those that were added
+before at most 2^36; so fewer than 2^10 rows at once and 2^16 in all stay below 2^53, in whatever
+order a kernel adds, and beyond that they are added in int64. The sum does not depend on the order
+of the rows, nor on how they are divided into batches. (Own proof.)
+
+**A share depends on its row alone**, under an assumption: *a slot's results are a function of that
+slot's row and of the slot*. Float kernels choose their order of addition by the shape of their
+arguments, and at the ends of a matrix by the place: so every pass has the same shape, with empty
+slots filled with a made-up row and masked. Of what is assumed this is tried when the object is
+built: a made-up row is exchanged for another and for NaN, and no bit of another slot's results may
+change; and all slots are given one row, and all results must be equal (``slots_agree``). Physical
+batches for which they are not equal are passed over, multiples of 32 are tried first. If no size
+makes them equal, a row's share depends on its slot; rows are therefore given uniformly random slots
+by the library's stream. Given the places of the others, a row more moves the sum by one share, and
+while the number of passes is the same the others' places have the same law with and without it: the
+two laws of the sum are mixtures of neighbours over the same weights, and divergences that are
+jointly convex are at most the largest. Nothing of this is claimed for a module that computes in
+another way on private rows than on the made-up ones (a branch on values), except by `torch.func`.
+
+References
+----------
+Goodfellow 2015, "Efficient per-example gradient computations". Lee and Kifer 2021, "Scaling up
+differentially private deep learning with fast per-example gradient clipping". Bu, Mao and Xu 2022,
+"Scalable and efficient training of large convolutional neural networks with differential privacy"
+(the choice by layer). Bu, Wang, Zha and Karypis 2023, "Differentially private optimization on large
+model at small cost" (book-keeping).
+"""
 
 from __future__ import annotations
 
+import copy
+import math
+import os
+import random
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -9,133 +78,1148 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.noise.stream import SecureStream, Stream
 
-STEP = 2.0**-32
-"""Each unit's share is rounded towards zero to multiples of this, in units of the threshold."""
 
-PHYSICAL_BATCH = 64
-"""Rows of one forward and backward pass."""
+class _Library:
+    """PyTorch, imported when it is first used: documents of plans are read without it."""
+
+    def __getattr__(self, name: str) -> Any:
+        global torch
+        # MKL reads this at its first product: results that do not depend on a row's place
+        os.environ.setdefault("MKL_CBWR", "AUTO")
+        torch = import_module("torch")
+        return getattr(torch, name)
+
+
+torch: Any = _Library()
+
+Tensor = Any
+Module = Any
+"""A `torch.Tensor` and a `torch.nn.Module`."""
+
+BITS = 36
+"""The sum is given in steps of 2^-36 of the threshold."""
+
+HALF = 18
+"""A dense layer's inputs have 18 bits, and its clipped slopes the other 18."""
+
+COARSE = 20
+"""Formed gradients are rounded to multiples of 2^-20."""
+
+BLOCK = 256
+"""Squares that are added in float32."""
+
+SHORTEST = 2.0**-48
+"""Inputs of a smaller norm are rounded as those of this norm are."""
+
+LONGEST = 2**22
+"""The most numbers of a dense layer's inputs in a row: their float32 norm is then off by less than
+a quarter."""
+
+SLACK = 2.0**-20
+"""What the factor leaves for the rounding of floats."""
+
+REACH = 64.0
+"""``|H| |A|`` of a row is at most this many times 2^36."""
+
+MOST_SLOTS = 1000
+"""Of a physical batch."""
+
+MOST_NUMBERS = 2**27
+"""Of formed gradients in a physical batch that is chosen here: half a GiB in float32."""
+
+MOST_ROWS = 2**16
+"""So many rows are added in float64 before the sum goes into int64; with a batch in the making,
+``2^16 2^36 + 1000 (64 + 1) 2^36 < 2^53``."""
+
+MOST_MARGIN = 2.0**-4
+
+THRESHOLDS = (1e-20, 1e20)
+
+SIZES = (32, 64, 256)
+"""Physical batches that are tried."""
+
+
+# -----------------------------------------------------------------------------
+# What one pass knows of one parameter's part of every row's share. Each has its rows' squared norms
+# (float64, shape (slots,)), can forget rows, and adds its part of the sum for given factors.
+
+
+def _norms(values: Tensor) -> Tensor:
+    """Return the rows' l2 norms, in float64: squares of float32 neither under- nor overflow."""
+    return torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
+
+
+def _wide(values: Tensor) -> Tensor:
+    """Return at least float32."""
+    return values if values.dtype in (torch.float32, torch.float64) else values.float()
+
+
+def _copied(values: Tensor) -> Tensor:
+    """Return a float64 copy, which may be written to: slopes of two layers may be one tensor."""
+    return values.to(torch.float64, copy=True)
+
+
+class _Dense:
+    """Rows ``g a'`` of a dense layer: inputs of shape (n, p), slopes (n, d), or with a time axis.
+
+    Parameters
+    ----------
+    place
+        Of the weight, d p numbers.
+    inputs, slopes
+        Shapes (n, p) and (n, d), or (n, T, p) and (n, T, d).
+    bias
+        The place of the bias, whose rows are the slopes; without a time axis only.
+    """
+
+    caps: Tensor = None
+
+    def __init__(
+        self, place: slice, inputs: Tensor, slopes: Tensor, bias: slice | None = None
+    ) -> None:
+        self.place, self.bias, inputs = place, bias, _wide(inputs)
+        rough = torch.linalg.vector_norm(inputs.flatten(1), dim=1).double().clamp_min_(SHORTEST)
+        # a power of two in (norm, 2 norm]: of m 2^e, m 2^e / m; NaN of infinity. Squares that
+        # underflow in float32 add up to less than SHORTEST^2, and roundings to less than half
+        self.scale = power = rough / torch.frexp(rough)[0]
+        shape = (-1,) + (1,) * (inputs.ndim - 1)
+        # inputs in steps of 2^-18 of that power: integers
+        self.inputs = _copied(inputs).mul_((2.0**HALF / power).view(shape)).round_()
+        self.slopes = _copied(slopes)
+        sizes = _norms(self.slopes)
+        product = (_norms(self.inputs) * sizes).mul_(power * 2.0**-HALF).square_()
+        if inputs.ndim == 2:
+            # |g a'| = |g| |a|
+            self.squares = product if bias is None else product.addcmul_(sizes, sizes)
+            if slopes.dtype != torch.float64:
+                return  # |H| |A| <= 2^36 where A is not 0, and H is finite
+        else:
+            inner = torch.bmm(self.inputs, self.inputs.mT)
+            inner.mul_(torch.bmm(self.slopes, self.slopes.mT))
+            # |sum_t g_t a_t'|^2 = sum_st (a_s'a_t) (g_s'g_t); its float error, over whatever order,
+            # is at most that many roundings of sum_st |a_s| |a_t| |g_s| |g_t| <= |A|^2 |g|^2
+            steps, width = inputs.shape[1], inputs.shape[2] + slopes.shape[2]
+            error = (steps**2 + width + 16) * 2.0**-51
+            exact = inner.sum((1, 2)).mul_((power * 2.0**-HALF).square_())
+            self.squares = exact.clamp_(min=0.0).add_(product, alpha=error)
+        # the largest factors for which |H| |A| <= 64 2^36; half, for what rounding adds
+        self.caps = REACH / 2 / (sizes * power)
+
+    def forget(self, bad: Tensor) -> None:
+        """Replace rows by 0."""
+        self.inputs[bad] = 0.0
+        self.slopes[bad] = 0.0
+        self.scale[bad] = 1.0
+
+    def add(self, factors: Tensor, total: Tensor) -> None:
+        """Add ``sum_i H_i' A_i``, exact: integers below 2^53 in any order."""
+        if self.bias is not None:
+            whole = (self.slopes * (factors * 2.0**BITS)[:, None]).round_()
+            total[self.bias] += whole.sum(0)
+        shape = (-1,) + (1,) * (self.slopes.ndim - 1)
+        scale = (factors * self.scale).mul_(2.0 ** (BITS - HALF))
+        steps = self.slopes.mul_(scale.view(shape)).round_()
+        if steps.ndim > 2:
+            steps, self.inputs = steps.flatten(0, 1), self.inputs.flatten(0, 1)
+        total[self.place].view(steps.shape[1], -1).addmm_(steps.T, self.inputs)
+
+    def rows(self) -> Tensor:
+        """Return what must depend on each row alone."""
+        return torch.cat([self.inputs.flatten(1), self.slopes.flatten(1)], dim=1)
+
+
+class _Formed:
+    """Rows' gradients by one parameter, formed: shape (n, size). They are overwritten by `add`."""
+
+    def __init__(self, place: slice, values: Tensor) -> None:
+        self.place, self.values = place, _wide(values).flatten(1)
+        block = math.gcd(self.values.shape[1], BLOCK)
+        if block < 32 or self.values.dtype == torch.float64:
+            self.squares = _norms(self.values) ** 2
+        else:
+            norms = torch.linalg.vector_norm(self.values.unflatten(1, (-1, block)), dim=2)
+            # a float32 sum of 256 squares is off by at most 257 2^-24 of it; a square that
+            # underflows, or the step of one that is subnormal, is below 2^-125
+            self.squares = (_norms(norms) ** 2) * (1 + 2.0**-14) + self.values.shape[1] * 2.0**-125
+
+    caps = None
+
+    def forget(self, bad: Tensor) -> None:
+        """Replace rows by 0."""
+        self.values[bad] = 0.0
+
+    def add(self, factors: Tensor, total: Tensor) -> None:
+        """Add the rows times factors, each rounded to steps of 2^-20: floats that are integers."""
+        scale = (factors * 2.0**COARSE).to(self.values.dtype)
+        steps = self.values.mul_(scale[:, None]).round_()
+        into, whole = total[self.place], len(steps) // 16 * 16
+        # 16 integers of at most 2^20 add up to at most 2^24, exact in float32
+        sums = steps[:whole].unflatten(0, (-1, 16)).sum(1).sum(0, dtype=torch.float64)
+        if whole < len(steps):
+            sums += steps[whole:].sum(0)
+        into.add_(sums, alpha=2.0 ** (BITS - COARSE))
+
+    def rows(self) -> Tensor:
+        """Return what must depend on each row alone."""
+        return self.values
+
+
+class _Lookup:
+    """Rows' gradients of an embedding: slopes g_t of shape (n, T, d), added at the tokens' rows."""
+
+    def __init__(self, place: slice, tokens: Tensor, slopes: Tensor, padding: int | None) -> None:
+        self.place, self.tokens = place, tokens.long()
+        if padding is not None:
+            slopes = slopes.masked_fill((tokens == padding)[:, :, None], 0.0)
+        self.slopes = _copied(slopes)
+        lengths = _norms(self.slopes)
+        steps, width = slopes.shape[1:]
+        if steps == 1:
+            self.squares = lengths**2
+        else:
+            same = tokens[:, :, None] == tokens[:, None, :]
+            inner = torch.bmm(self.slopes, self.slopes.mT).masked_fill_(~same, 0.0)
+            # sum of g_s'g_t over equal tokens; its float error is at most that many roundings of
+            # sum_st |g_s| |g_t| <= T |g|^2
+            error = steps * (steps**2 + width + 16) * 2.0**-51
+            self.squares = inner.sum((1, 2)).clamp_(min=0.0).add_(lengths**2, alpha=error)
+        # a row's entries add up to at most sqrt(T) |H|
+        self.caps = max(REACH / 2 / math.sqrt(steps), 1.0) / lengths
+
+    def forget(self, bad: Tensor) -> None:
+        """Replace rows by 0."""
+        self.slopes[bad] = 0.0
+
+    def add(self, factors: Tensor, total: Tensor) -> None:
+        """Add the rows times factors, each rounded to steps."""
+        steps = self.slopes.mul_((factors * 2.0**BITS)[:, None, None]).round_()
+        width = steps.shape[-1]
+        into = total[self.place].view(-1, width)
+        into.index_add_(0, self.tokens.flatten(), steps.reshape(-1, width))
+
+    def rows(self) -> Tensor:
+        """Return what must depend on each row alone."""
+        return self.slopes.flatten(1)
+
+
+# -----------------------------------------------------------------------------
+# Layers: which parts their rows' gradients have, from what they read and the slopes of what they
+# write. An entry returns None where the layer is not of the kind that it knows.
+
+
+class _Layer:
+    """A layer of the copy, with the places of its trainable parameters in the flat vector."""
+
+    def __init__(self, name: str, module: Module, places: dict[str, slice]) -> None:
+        self.name, self.module, self.places = name, module, places
+        self.calls, self.slots, self.active = 0, 1, False
+        self.read: Tensor = None
+        self.wrote: Tensor = None
+        self.shared = False
+        """Whether what it reads has no axis of rows (positions): it is repeated for each row."""
+        self.margins: dict[str, float] = {}
+
+    def __call__(self, module: Module, read: tuple[Any, ...], wrote: Tensor) -> Tensor:
+        """Keep what the layer read and wrote (a forward hook)."""
+        if not self.active:
+            return wrote
+        self.calls += 1
+        if len(read) != 1:
+            raise _UnknownLayer(self.name)
+        if self.shared:  # what is read may have an axis of length 1 for the rows, or none
+            cut = int(read[0].shape[:1] == wrote.shape[:1] == (1,))
+            wrote = wrote.expand(self.slots, *wrote.shape[cut:])
+            read = (read[0].expand(self.slots, *read[0].shape[cut:]),)
+        if not wrote.requires_grad:
+            # the parameters are frozen here: the layer's output is where slopes begin
+            wrote = wrote.detach().requires_grad_() if self.shared else wrote.requires_grad_()
+        self.read, self.wrote = read[0].detach(), wrote
+        return wrote
+
+    def parts(self, slopes: Tensor) -> Iterator[_Dense | _Formed | _Lookup]:
+        """Yield the parts of the rows' gradients, given the slopes at what the layer wrote."""
+        read, self.read, self.wrote = self.read, None, None
+        yield from _PARTS[_kind(self.module)](self, read, slopes)
+
+
+class _UnknownLayer(Exception):
+    """The layer is used in a way that book-keeping does not know."""
+
+
+def _rounding(size: int) -> float:
+    """Return by how much rounding ``size`` numbers to multiples of 2^-20 moves their vector."""
+    return math.sqrt(size) * 2.0 ** -(COARSE + 1)
+
+
+Parts = Iterator[_Dense | _Formed | _Lookup]
+
+
+def _products(layer: _Layer, read: Tensor, slopes: Tensor, groups: int = 1) -> Parts:
+    """Yield the parts of a weight whose rows' gradients are ``sum_t g_t a_t'``, (n, T, width)."""
+    place = layer.places["weight"]
+    steps, p, d = read.shape[1], read.shape[2] // groups, slopes.shape[2] // groups
+    # formed gradients cost d p numbers a row; slopes and inputs T (p + d), which are there already,
+    # and T^2 inner products
+    short = steps**2 < p * d and 4 * steps * (p + d) < p * d and steps * p <= LONGEST
+    if groups == 1 and short:
+        layer.margins["weight"] = math.sqrt(steps * d) * 2.0**-HALF
+        yield _Dense(place, read, slopes)
+        return
+    layer.margins["weight"] = _rounding(p * d * groups)
+    read, slopes = _wide(read), _wide(slopes)
+    if groups > 1:
+        read = read.unflatten(2, (groups, p)).transpose(1, 2).flatten(0, 1)
+        slopes = slopes.unflatten(2, (groups, d)).transpose(1, 2).flatten(0, 1)
+    yield _Formed(place, torch.bmm(slopes.mT, read).view(len(slopes) // groups, -1))
+
+
+def _bias(layer: _Layer, slopes: Tensor) -> Parts:
+    """Yield a bias's part: slopes added over time, shape (n, T, d) or (n, d)."""
+    if "bias" in layer.places:
+        layer.margins["bias"] = _rounding(slopes.shape[-1])
+        slopes = _wide(slopes)
+        values = slopes.clone() if slopes.ndim == 2 else slopes.sum(1)
+        yield _Formed(layer.places["bias"], values)
+
+
+def _linear(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
+    if read.ndim < 2 or read.dtype != slopes.dtype:
+        raise _UnknownLayer(layer.name)
+    if read.ndim > 2:
+        read, slopes = read.flatten(1, -2), slopes.flatten(1, -2)
+    if read.ndim == 2 and "weight" in layer.places:
+        if read.shape[1] > LONGEST:
+            raise _UnknownLayer(layer.name)
+        layer.margins["weight"] = math.sqrt(slopes.shape[1]) * 2.0**-HALF
+        layer.margins["bias"] = math.sqrt(slopes.shape[1]) * 2.0 ** -(BITS + 1)
+        yield _Dense(layer.places["weight"], read, slopes, layer.places.get("bias"))
+        return
+    if "weight" in layer.places:
+        yield from _products(layer, read, slopes)
+    yield from _bias(layer, slopes)
+
+
+def _embedding(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
+    module: Any = layer.module
+    if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
+        raise _UnknownLayer(layer.name)
+    tokens, slopes = read.reshape(len(read), -1), slopes.reshape(len(read), -1, slopes.shape[-1])
+    steps, width = slopes.shape[1:]
+    count = module.num_embeddings
+    if count <= 4 * steps:  # as positions: formed gradients are as small as slopes
+        if module.padding_idx is not None:
+            slopes = slopes.masked_fill((tokens == module.padding_idx)[:, :, None], 0.0)
+        rows = torch.arange(len(tokens), device=tokens.device)[:, None] * count
+        values = _wide(slopes).new_zeros((len(tokens) * count, width))
+        values.index_add_(0, (tokens + rows).flatten(), _wide(slopes).flatten(0, 1))
+        layer.margins["weight"] = _rounding(count * width)
+        yield _Formed(layer.places["weight"], values.view(len(tokens), -1))
+        return
+    layer.margins["weight"] = steps * math.sqrt(width) * 2.0 ** -(BITS + 1)
+    if steps > REACH**2:
+        raise _UnknownLayer(layer.name)
+    yield _Lookup(layer.places["weight"], tokens, slopes, module.padding_idx)
+
+
+def _convolution(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
+    """Convolutions are dense layers of patches: the time axis is the places of the output."""
+    module: Any = layer.module
+    flat = isinstance(module, torch.nn.Conv1d)
+    if module.padding_mode != "zeros" or read.ndim != (3 if flat else 4):
+        raise _UnknownLayer(layer.name)
+    if "weight" in layer.places:
+        padded = torch.nn.functional.pad(read, module._reversed_padding_repeated_twice)
+        size, stride, dilation = module.kernel_size, module.stride, module.dilation
+        if flat:
+            padded = padded[:, :, None, :]
+            size, stride, dilation = (1, *size), (1, *stride), (1, *dilation)
+        patches = torch.nn.functional.unfold(padded, size, dilation, 0, stride).mT
+        yield from _products(layer, patches, slopes.flatten(2).mT, module.groups)
+    yield from _bias(layer, slopes.flatten(2).mT)
+
+
+def _normalisation(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
+    """Layer and group norms: ``w x + b`` of normalised x, each coordinate by itself."""
+    module: Any = layer.module
+    read, slopes = _wide(read), _wide(slopes)
+    if isinstance(module, torch.nn.LayerNorm):
+        shape = tuple(module.normalized_shape)
+        plain = torch.nn.functional.layer_norm(read, shape, eps=module.eps)
+        inner = tuple(range(1, read.ndim - len(shape)))
+    else:
+        plain = torch.nn.functional.group_norm(read, module.num_groups, eps=module.eps)
+        inner = tuple(range(2, read.ndim))
+    for name, values in (("weight", plain.mul_(slopes)), ("bias", slopes)):
+        if name in layer.places:
+            values = values.sum(inner) if inner else values.clone()
+            values = values.flatten(1)
+            layer.margins[name] = _rounding(values.shape[1])
+            yield _Formed(layer.places[name], values)
+
+
+def _kind(module: Module) -> str:
+    """Return a module's class; subclasses may compute otherwise, and are not known."""
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+_PARTS: dict[str, Callable[[_Layer, Tensor, Tensor], Parts]] = {
+    "torch.nn.modules.linear.Linear": _linear,
+    "torch.nn.modules.sparse.Embedding": _embedding,
+    "torch.nn.modules.conv.Conv1d": _convolution,
+    "torch.nn.modules.conv.Conv2d": _convolution,
+    "torch.nn.modules.normalization.LayerNorm": _normalisation,
+    "torch.nn.modules.normalization.GroupNorm": _normalisation,
+}
+
+
+# -----------------------------------------------------------------------------
+# Losses of rows.
+
+
+def _row_losses(loss: Any, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return each row's loss, that of a batch of this row alone, shape (n,).
+
+    The common losses are computed at once; any other one for each row by itself under `vmap`, so
+    that it cannot mix rows.
+    """
+    if outputs.ndim == 2 and targets.ndim == 1 and not targets.is_floating_point():
+        if loss is torch.nn.functional.cross_entropy:
+            return torch.nn.functional.cross_entropy(outputs, targets, reduction="none")
+        if (
+            type(loss) is torch.nn.CrossEntropyLoss
+            and loss.weight is None
+            and loss.reduction != "none"
+        ):
+            return torch.nn.functional.cross_entropy(
+                outputs,
+                targets,
+                reduction="none",
+                ignore_index=loss.ignore_index,
+                label_smoothing=loss.label_smoothing,
+            )
+    return torch.func.vmap(lambda o, t: _scalar(loss(o[None], t[None])))(outputs, targets)
+
+
+def _scalar(value: Tensor) -> Tensor:
+    if value.numel() != 1:
+        raise DeclarationError(
+            f"the loss of one row must be one number, got shape {tuple(value.shape)}; let it "
+            "return the mean or the sum over a row's parts"
+        )
+    return value.reshape(())
+
+
+# -----------------------------------------------------------------------------
 
 
 class ClippedSums:
-    """The exact sum, over units, of gradients clipped to a threshold.
+    """Exact sums of the clipped gradients of a module's rows; see the head of this file.
+
+    Built once for a module, a loss and the shapes of rows; the module is copied and never changed.
+    One thread at a time may call it.
 
     Parameters
     ----------
     module
-        The network, whose parameters with ``requires_grad`` count.
+        Computes outputs from a batch of inputs, row by row.
     loss
-        From outputs and targets of a batch to a number.
+        Of outputs and targets, such as ``torch.nn.CrossEntropyLoss()``: what it returns for a batch
+        of one row is that row's loss.
     inputs, targets
-        A few made-up rows.
+        A few made-up rows (two or more): public, of the shapes and types of the private ones.
     physical_batch
-        How many rows are computed at once; every batch is filled up to it.
+        The number of slots of a pass, at most 1000. Without it two or three sizes are tried.
+    expected
+        The expected number of rows of a call, by which a physical batch is chosen.
+
+    Attributes
+    ----------
+    size
+        The number of trainable parameters.
+    step
+        2^-36: the sum is given in steps of this share of the threshold.
+    engines
+        What was chosen: from names of parameters to "dense", "formed", "lookup" or "vmap".
+    slots_agree
+        Whether a made-up row had the same results, bit for bit, in all slots.
 
     Raises
     ------
     DeclarationError
-        If rows mix: the loss of a row depends on the rows beside it.
+        If a layer mixes rows, draws random numbers, or changes its buffers or parameters: by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> net = torch.nn.Linear(2, 1)
+    >>> x, y = np.float32([[3, 4], [0, 0.5], [1, 1]]), np.float32([[0], [1], [2]])
+    >>> sums = ClippedSums(net, torch.nn.MSELoss(), x, y)
+    >>> total, short = sums(np.zeros(3), x, y, threshold=1.0)
+    >>> total.shape, bool(np.abs(total * sums.step).max() <= 3)
+    ((3,), True)
     """
+
+    step: float = 2.0**-BITS
 
     def __init__(
         self,
-        module: Any,
+        module: Module,
         loss: Any,
         inputs: Any,
         targets: Any,
         *,
         physical_batch: int | None = None,
+        expected: int | None = None,
     ) -> None:
-        torch: Any = import_module("torch")
-        self._torch, self._module, self._loss = torch, module, loss
-        named = {k: p for k, p in module.named_parameters() if p.requires_grad}
-        self._names = list(named)
-        self._shapes = [tuple(p.shape) for p in named.values()]
-        self._sizes = [p.numel() for p in named.values()]
-        self._dtype = next(iter(named.values())).dtype
-        self._frozen = {k: v.detach() for k, v in module.named_parameters() if k not in named}
-        self._frozen |= dict(module.named_buffers())
-        self._batch = physical_batch or PHYSICAL_BATCH
-        self.size = sum(self._sizes)
-        self.step = STEP
-        self._probe(torch.as_tensor(inputs))
-
-        def row_loss(parameters: Any, x: Any, y: Any) -> Any:
-            out = torch.func.functional_call(
-                module, {**parameters, **self._frozen}, (x.unsqueeze(0),)
-            )
-            return loss(out, y.unsqueeze(0)).sum()
-
-        self._of_rows = torch.func.vmap(
-            torch.func.grad_and_value(row_loss), in_dims=(None, 0, 0), randomness="error"
-        )
-
-    def _probe(self, inputs: Any) -> None:
-        torch = self._torch
-        with torch.no_grad():
-            whole = self._module(inputs)
-            if not (isinstance(whole, torch.Tensor) and whole.shape[:1] == inputs.shape[:1]):
-                raise DeclarationError("a network must return a tensor with one entry for each row")
-            changed = inputs.clone()
-            changed[0] = inputs[-1]
-            other = self._module(changed)[1:]
-            alone = torch.cat([self._module(row.unsqueeze(0)) for row in inputs])
-        scale = float(whole.abs().max()) + 1e-6
-        for seen in (other - whole[1:], alone - whole):
-            if not float(seen.abs().max()) <= 1e-3 * scale:
+        names = [n for n, p in module.named_parameters() if p.requires_grad]
+        if not names:
+            raise DeclarationError("the module has no parameter with requires_grad: nothing to fit")
+        if isinstance(loss, torch.nn.Module) and any(p.requires_grad for p in loss.parameters()):
+            raise DeclarationError("the loss has parameters to fit; make them a part of the module")
+        self._loss = loss
+        self._module = copy.deepcopy(module)
+        for inner in self._module.modules():
+            if getattr(inner, "inplace", False):  # what a layer wrote must stay as it was
+                inner.inplace = False
+        self._parameters = {n: p for n, p in self._module.named_parameters() if n in set(names)}
+        self._places: dict[str, slice] = {}
+        start = 0
+        for name, parameter in self._parameters.items():
+            self._places[name] = slice(start, start + parameter.numel())
+            start += parameter.numel()
+        self.size = start
+        self._like = next(iter(self._parameters.values()))
+        # kept: to page in a new one takes as long as a pass of a small network
+        self._total = torch.zeros(start, dtype=torch.float64, device=self._like.device)
+        # one buffer for all, where they have one precision: set by one copy
+        self._flat: Tensor = None
+        if len({(p.dtype, p.device) for p in self._parameters.values()}) == 1:
+            self._flat = torch.cat([p.detach().flatten() for p in self._parameters.values()])
+            for name, parameter in self._parameters.items():
+                parameter.data = self._flat[self._places[name]].view(parameter.shape)
+        for parameter in self._module.parameters():
+            parameter.requires_grad_(False)
+        self._made_up(inputs, targets)
+        with torch.random.fork_rng(devices=[]):
+            kept = {n: p.detach().clone() for n, p in self._parameters.items()}
+            self._nudge()
+            _refuse_impure(self._module, self._inputs)
+            _refuse_mixed(self._module, self._inputs, self._other(self._inputs))
+            self._choose()
+            if self._margin > MOST_MARGIN:
                 raise DeclarationError(
-                    f"{type(self._module).__name__} mixes rows: what it returns for one depends on "
-                    "the others, so that clipping a row's gradient does not bound what it adds"
+                    f"the module has {self.size} trainable parameters, too many for steps of 2^-36"
+                )
+            self._choose_slots(physical_batch, expected)
+            for name, parameter in self._parameters.items():
+                parameter.copy_(kept[name])
+
+    # --- when it is built
+
+    def _made_up(self, inputs: Any, targets: Any) -> None:
+        inputs, targets = self._tensor(inputs), self._tensor(targets)
+        if inputs.ndim == 0 or targets.ndim == 0 or len(inputs) != len(targets) or len(inputs) < 2:
+            raise DeclarationError(
+                "two or more made-up rows are needed, as many inputs as targets; got shapes "
+                f"{tuple(inputs.shape)} and {tuple(targets.shape)}"
+            )
+        self._inputs, self._targets = inputs[:8], targets[:8]
+
+    def _tensor(self, values: Any) -> Tensor:
+        """Return values on the module's device, floats in its precision, integers as int64."""
+        if isinstance(values, np.ndarray) and not values.flags.writeable:
+            values = values.copy()  # torch warns of a view of what must not change
+        tensor = torch.as_tensor(values)
+        floating = self._like.dtype if self._like.is_floating_point() else torch.float32
+        dtype = floating if tensor.is_floating_point() else torch.int64
+        if tensor.dtype in (torch.bool, torch.uint8):
+            dtype = tensor.dtype
+        return tensor.to(self._like.device, dtype)
+
+    def _nudge(self) -> None:
+        """Move the copy's parameters off zeros, where gradients that are wrong may be zero too."""
+        generator = torch.Generator().manual_seed(2**31 - 1)
+        for parameter in self._parameters.values():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.05
+            parameter.add_(noise.to(parameter))
+
+    def _other(self, rows: Tensor) -> Tensor:
+        """Return other made-up rows: floats are moved, integers exchanged for others that occur."""
+        generator = torch.Generator().manual_seed(2**31 - 1)
+        if rows.is_floating_point():
+            noise = torch.randn(rows.shape, generator=generator, dtype=torch.float64)
+            return rows + noise.to(rows)
+        flat = rows.flatten()
+        return flat[torch.randint(len(flat), rows.shape, generator=generator)]
+
+    def _choose(self) -> None:
+        """Take book-keeping if it agrees with `vmap` on the made-up rows, else `vmap`."""
+        self._layers: list[_Layer] | None = None
+        try:
+            truth = self._one_by_one(self._inputs, self._targets)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise DeclarationError(
+                f"the gradient of one made-up row cannot be computed: {error}"
+            ) from None
+        self._margin = _rounding(self.size)
+        self.engines, self._numbers = dict.fromkeys(self._parameters, "vmap"), self.size
+        layers = self._known_layers()
+        if layers is not None:
+            self._layers = layers
+            hooks = [layer.module.register_forward_hook(layer) for layer in layers]
+            margin = self._try(truth)
+            if margin is not None:
+                self._margin = margin
+                self._numbers = sum(
+                    place.stop - place.start
+                    for name, place in self._places.items()
+                    if self.engines[name] == "formed"
+                )
+                return
+            self._layers = None
+            for hook in hooks:
+                hook.remove()
+        self.engines = dict.fromkeys(self._parameters, "vmap")
+        try:
+            values, _ = self._by_row(self._inputs, self._targets)
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+            raise DeclarationError(
+                f"torch.func.vmap cannot compute the gradients of this module's rows: {error}"
+            ) from None
+        flat = torch.cat([v.flatten(1).double() for v in values], dim=1)
+        for right, row in zip(truth, flat, strict=True):
+            norm, away = (float(torch.linalg.vector_norm(v)) for v in (right, row - right))
+            if away > self._tolerance * norm:
+                raise DeclarationError(
+                    "torch.func.vmap gives other gradients of the made-up rows than one row by "
+                    "itself has: the module or the loss depends on the number of rows"
                 )
 
-    def __call__(
-        self, theta: Any, inputs: Any, targets: Any, units: Any = None, *, threshold: float
-    ) -> tuple[NDArray[np.int64], int]:
-        """Return the sum in steps, shape (size,), and how many units are within the threshold."""
-        torch = self._torch
-        x, y = torch.as_tensor(inputs), torch.as_tensor(targets)
-        flat = torch.as_tensor(np.asarray(theta)).to(self._dtype)
-        parts = torch.split(flat, self._sizes)
-        parameters = {
-            k: p.reshape(s) for k, p, s in zip(self._names, parts, self._shapes, strict=True)
-        }
-        total, short = np.zeros(self.size, dtype=np.int64), 0
-        names = None if units is None else np.asarray(units)
-        held: dict[int, NDArray[np.float64]] = {}
-        for start in range(0, len(x), self._batch):
-            rows = slice(start, min(start + self._batch, len(x)))
-            count = rows.stop - rows.start
-            # always the same shapes: the last batch is filled up with its first row
-            fill = torch.arange(self._batch).remainder(count)
-            grads, values = self._of_rows(parameters, x[rows][fill], y[rows][fill])
-            g = torch.cat([grads[k].reshape(self._batch, -1) for k in self._names], dim=1)
-            g = g[:count].double().numpy()
-            ok = np.isfinite(values[:count].double().numpy()) & np.isfinite(g).all(axis=1)
-            g[~ok] = 0.0
-            if names is None:
-                steps, within = self._clipped(g, threshold)
-                total += steps.sum(axis=0)
-                short += int(within.sum())
+    def _known_layers(self) -> list[_Layer] | None:
+        """Return the layers that own trainable parameters, or None if one is not known."""
+        owners: dict[int, int] = {}
+        for inner in self._module.modules():
+            for p in inner._parameters.values():
+                if p is not None:
+                    owners[id(p)] = owners.get(id(p), 0) + 1
+        layers = []
+        for name, inner in self._module.named_modules():
+            own = {k: p for k, p in inner._parameters.items() if p is not None}
+            prefix = name + "." if name else ""
+            places = {k: self._places[prefix + k] for k in own if prefix + k in self._places}
+            if not places:
                 continue
-            for name, row in zip(names[rows].tolist(), g, strict=True):
-                held[name] = held[name] + row if name in held else row
-        for row in held.values():
-            if not np.isfinite(row).all():
-                row = np.zeros(self.size)
-            steps, within = self._clipped(row[None], threshold)
-            total += steps[0]
-            short += int(within[0])
-        return total, short
+            if _kind(inner) not in _PARTS or any(owners[id(own[k])] > 1 for k in places):
+                return None
+            layers.append(_Layer(name or type(inner).__name__, inner, places))
+        covered = sum(s.stop - s.start for layer in layers for s in layer.places.values())
+        return layers if covered == self.size else None
 
-    def _clipped(
-        self, g: NDArray[np.float64], threshold: float
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        # of huge entries the largest is divided out, so that no square overflows
-        with np.errstate(all="ignore"):
-            top = np.maximum(np.abs(g).max(axis=1, initial=0.0), 1e-300)[:, None]
-            norms = (top * np.sqrt(((g / top) ** 2).sum(axis=1, keepdims=True))) / threshold
-            norms = np.nan_to_num(norms, nan=np.inf, posinf=np.inf)
-            # rounded towards zero, so that no share is longer than the threshold
-            shares = g / top * (top / threshold / np.maximum(norms, 1.0) * (1 - 2.0**-30))
-            shares = np.nan_to_num(shares, nan=0.0, posinf=0.0, neginf=0.0)
-        return np.trunc(shares / self.step).astype(np.int64), norms[:, 0] <= 1.0
+    def _try(self, truth: list[Tensor]) -> float | None:
+        """Return the margin if the layers' shares are the made-up rows' gradients, else None."""
+        assert self._layers is not None
+        n = len(self._inputs)
+        try:
+            widths = []
+            for rows in (self._inputs, torch.cat([self._inputs, self._inputs[:1]])):
+                self._forward(rows)
+                widths.append([_rows_read(layer) for layer in self._layers])
+            for layer, one, two in zip(self._layers, *widths, strict=True):
+                if layer.calls != 1:
+                    return None
+                layer.shared = one == two
+            _, parts = self._pass(self._inputs, self._targets)
+            lengths = torch.sqrt(sum(part.squares for part in parts))
+            kinds = {_Dense: "dense", _Formed: "formed", _Lookup: "lookup"}
+            starts = {part.place.start: kinds[type(part)] for part in parts}
+            starts |= {part.bias.start: "dense" for part in parts if getattr(part, "bias", None)}
+            self.engines = {n: starts.get(s.start, "") for n, s in self._places.items()}
+            for i in range(n):
+                _, parts = self._pass(self._inputs, self._targets)
+                total = self._total.zero_()
+                right = truth[i]
+                norm = float(torch.linalg.vector_norm(right))
+                if not math.isfinite(norm) or norm > 1e30:
+                    continue
+                factors = torch.zeros(n, dtype=torch.float64, device=self._like.device)
+                factors[i] = 1.0 / max(norm, 1e-30)
+                for part in parts:
+                    part.add(factors, total)
+                away = float(torch.linalg.vector_norm(total * self.step * max(norm, 1e-30) - right))
+                if max(away, abs(float(lengths[i]) - norm)) > self._tolerance * norm:
+                    return None
+        except (_UnknownLayer, RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+            self.engines = dict.fromkeys(self._parameters, "vmap")
+            return None
+        margins = [m for layer in self._layers for m in layer.margins.values()]
+        # |A| <= 2^18 (1 + sqrt(p) 2^-19) <= 2^19: twice each dense layer's half a step
+        return math.sqrt(sum(m * m for m in margins))
+
+    @property
+    def _tolerance(self) -> float:
+        return 2.0**-4 if self._like.dtype in (torch.bfloat16, torch.float16) else 2.0**-10
+
+    # --- one pass
+
+    def _row_loss(self) -> tuple[Callable[..., tuple[Tensor, Tensor]], dict[str, Tensor]]:
+        """Return the loss of one row, a function of the trainable parameters, and these."""
+        state = {n: p.detach() for n, p in self._module.named_parameters()}
+        free = {n: state.pop(n) for n in self._parameters}
+        state.update(self._module.named_buffers())
+
+        def loss(free: dict[str, Tensor], row: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+            outputs = torch.func.functional_call(self._module, {**free, **state}, (row[None],))
+            value = _scalar(self._loss(outputs, target[None]))
+            return value, value.detach()
+
+        return loss, free
+
+    def _one_by_one(self, inputs: Tensor, targets: Tensor) -> list[Tensor]:
+        """Return the gradients of rows, flat in float64, by plain automatic differentiation."""
+        loss, free = self._row_loss()
+        free = {n: v.requires_grad_() for n, v in free.items()}
+        with torch.enable_grad():
+            gradients = [
+                torch.autograd.grad(
+                    loss(free, x, y)[0],
+                    list(free.values()),
+                    allow_unused=True,
+                    materialize_grads=True,
+                )
+                for x, y in zip(inputs, targets, strict=True)
+            ]
+        return [torch.cat([v.flatten().double() for v in g]) for g in gradients]
+
+    def _by_row(self, inputs: Tensor, targets: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return the gradient of each row by itself, by parameter, and the rows' losses."""
+        loss, free = self._row_loss()
+        gradient = torch.func.vmap(torch.func.grad(loss, has_aux=True), in_dims=(None, 0, 0))
+        with warnings.catch_warnings():  # of kernels that vmap replaces by a loop
+            warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+            values, losses = gradient(free, inputs, targets)
+        return list(values.values()), losses
+
+    def _forward(self, inputs: Tensor) -> Tensor:
+        """Return the outputs; the layers keep what they read and wrote."""
+        assert self._layers is not None
+        for layer in self._layers:
+            layer.calls, layer.slots, layer.active = 0, len(inputs), True
+        try:
+            return self._module(inputs)
+        finally:
+            for layer in self._layers:
+                layer.active = False
+
+    def _pass(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, list[Any]]:
+        """Return the rows' losses, and the parts of their gradients."""
+        if self._layers is None:
+            values, losses = self._by_row(inputs, targets)
+            places = self._places.values()
+            return losses, [_Formed(p, v) for p, v in zip(places, values, strict=True)]
+        with torch.enable_grad():
+            losses = _row_losses(self._loss, self._forward(inputs), targets)
+            wrote = [layer.wrote for layer in self._layers]
+            ones = torch.ones_like(losses)
+            slopes = torch.autograd.grad(losses, wrote, ones, materialize_grads=True)
+        parts: list[Any] = []
+        for layer, slope in zip(self._layers, slopes, strict=True):
+            parts.extend(layer.parts(slope))
+        return losses.detach(), parts
+
+    # --- slots
+
+    def _choose_slots(self, physical: int | None, expected: int | None) -> None:
+        """Take the size that was asked for, or the quickest of those whose slots agree."""
+        if physical is not None:
+            if isinstance(physical, bool) or not 1 <= physical <= MOST_SLOTS:
+                raise DeclarationError(
+                    f"a physical batch has 1 to {MOST_SLOTS} rows, got {physical!r}"
+                )
+            self.physical_batch = int(physical)
+            self.slots_agree = self._agree(self.physical_batch)
+            return
+        expected = 256 if expected is None else max(1, int(expected))
+        # the number of rows is random, about a Poisson number: three of its quantiles
+        counts = [max(1.0, expected + k * math.sqrt(expected)) for k in (-1.2, 0.0, 1.2)]
+        costs: dict[int, float] = {}
+        # one of them has a slot for all rows of nearly every sample
+        whole = 32 * math.ceil((expected + 3 * math.sqrt(expected)) / 32)
+        sizes = {*(s for s in SIZES if s < whole), min(whole, MOST_SLOTS // 32 * 32)}
+        room = max(1, MOST_NUMBERS // max(1, self._numbers))
+        for size in sorted(s for s in sizes if s <= room) or [room]:
+            passes = sum(math.ceil(n / size) for n in counts) / len(counts)
+            seconds = self._seconds(size)
+            costs[size] = passes * seconds
+            before = [cost for other, cost in costs.items() if other != size]
+            if seconds > 0.05 and before and costs[size] > 0.95 * min(before):
+                break  # of a large network: a larger batch would need more memory
+        # the quickest, or a smaller one that is nearly as quick
+        quick = 1.05 * min(costs.values())
+        order = sorted(costs, key=lambda size: (costs[size] > quick, size))
+        for size in order:
+            self.physical_batch, self.slots_agree = size, self._agree(size)
+            if self.slots_agree:
+                return
+        self.physical_batch = order[0]
+
+    def _filled(self, slots: int) -> tuple[Tensor, Tensor]:
+        index = torch.arange(slots) % len(self._inputs)
+        return self._inputs[index], self._targets[index]
+
+    def _seconds(self, slots: int) -> float:
+        """Return the processor time of a pass over made-up rows, the least of some."""
+        inputs, targets = self._filled(slots)
+        taken: list[float] = []
+        while len(taken) < 3 or (sum(taken) < 0.03 and len(taken) < 30):
+            total = self._total.zero_()
+            start = time.process_time()
+            losses, parts = self._pass(inputs, targets)
+            self._add(losses, parts, torch.ones_like(losses, dtype=torch.bool), 1.0, total)
+            taken.append(time.process_time() - start)
+        return min(taken)
+
+    def _agree(self, slots: int) -> bool:
+        """Return whether one row has the same results in all slots; refuse rows that mix.
+
+        Of what is assumed (the head of this file): one made-up row is exchanged for another, and
+        for NaN, and the others' results must not change by a bit.
+        """
+        first = (self._inputs[:1], self._targets[:1])
+        same = [v.expand(slots, *v.shape[1:]).contiguous() for v in first]
+        agree = all(torch.equal(rows, rows[:1].expand_as(rows)) for rows in self._results(*same))
+        inputs, targets = self._filled(slots)
+        before = self._results(inputs, targets)
+        keep = torch.arange(slots) != slots // 2
+        for other in self._exchanges(inputs[slots // 2 :][:1]):
+            changed = inputs.clone()
+            changed[slots // 2] = other[0]
+            after = self._results(changed, targets)
+            if not all(torch.equal(a[keep], b[keep]) for a, b in zip(before, after, strict=True)):
+                raise DeclarationError(
+                    f"in {type(self._module).__name__} a row's gradient depends on the rows beside "
+                    f"it, in a batch of {slots}"
+                )
+        return agree
+
+    def _exchanges(self, row: Tensor) -> list[Tensor]:
+        other = [self._other(row)] if row.is_floating_point() else [self._other(self._inputs)[:1]]
+        return [*other, torch.full_like(row, math.nan)] if row.is_floating_point() else other
+
+    def _results(self, inputs: Tensor, targets: Tensor) -> list[Tensor]:
+        losses, parts = self._pass(inputs, targets)
+        results = [losses[:, None], *(part.rows() for part in parts)]
+        results.extend(part.squares[:, None] for part in parts)
+        return [torch.nan_to_num(values) for values in results]
+
+    # --- sums
+
+    def _add(
+        self, losses: Tensor, parts: list[Any], mask: Tensor, threshold: float, total: Tensor
+    ) -> int:
+        """Add the clipped shares of the slots that are full; return how many are short."""
+        squares = sum(part.squares for part in parts)
+        # the parts' norms, and what float64 may have made too small of them
+        norms = torch.sqrt(squares) * (1 + 2.0**-40 + self.size * 2.0**-52)
+        # NaN and infinity of either make the sum NaN or infinite, for which this is False
+        good = (norms + (losses - losses) < math.inf) & mask
+        # Minkowski's inequality of the head of this file
+        factors = ((1 - self._margin - SLACK) / norms).clamp_(max=1 / threshold)
+        for part in parts:
+            if part.caps is not None:
+                factors = torch.minimum(factors, part.caps)
+        factors = torch.where(good, factors, 0.0)
+        bad = ~good
+        if bad.any():  # before any product: 0 times NaN is NaN
+            for part in parts:
+                part.forget(bad)
+        for part in parts:
+            part.add(factors, total)
+        return int((good & (norms <= threshold)).sum())
+
+    def __call__(
+        self,
+        theta: Any,
+        inputs: Any,
+        targets: Any,
+        units: Any = None,
+        *,
+        threshold: float,
+        stream: Stream | None = None,
+    ) -> tuple[NDArray[np.int64], int]:
+        """Return the sum of clipped gradients in steps, and how many units are not clipped.
+
+        Parameters
+        ----------
+        theta
+            Values of the parameters, shape (size,), in the order of ``module.named_parameters()``.
+        inputs, targets
+            The sampled rows, arrays or tensors; there may be none.
+        units
+            The number of the unit of each row: a unit's rows are clipped together.
+        threshold
+            C, from 1e-20 to 1e20.
+        stream
+            Gives the rows their slots; the operating system's randomness if None.
+
+        Returns
+        -------
+        tuple
+            ``sum_i g_i min(1 / C, 1 / |g_i|) / step``, int64 of shape (size,), each share rounded
+            so that it is at most 1 in norm; and the number of units of norm at most C. A row whose
+            loss or gradient is not finite adds 0 to both.
+
+        Raises
+        ------
+        DeclarationError
+            If shapes or the threshold are not as declared.
+        """
+        threshold = float(threshold)
+        if not THRESHOLDS[0] <= threshold <= THRESHOLDS[1]:
+            raise DeclarationError(
+                f"a threshold from {THRESHOLDS[0]:g} to {THRESHOLDS[1]:g} is needed, got "
+                f"{threshold!r}"
+            )
+        inputs, targets = self._tensor(inputs), self._tensor(targets)
+        for name, rows, like in (
+            ("inputs", inputs, self._inputs),
+            ("targets", targets, self._targets),
+        ):
+            if rows.shape[1:] != like.shape[1:] or rows.ndim != like.ndim:
+                raise DeclarationError(
+                    f"{name} must have the shape (rows, {str(tuple(like.shape[1:]))[1:]} of the "
+                    "made-up rows"
+                )
+        if len(inputs) != len(targets) or (units is not None and len(units) != len(inputs)):
+            raise DeclarationError("inputs, targets and units must have the same number of rows")
+        with torch.no_grad():
+            self._set(theta)
+            batches = (
+                self._batches(len(inputs), stream or SecureStream())
+                if units is None
+                else self._unit_batches(np.asarray(units), stream or SecureStream())
+            )
+            whole: Any = None
+            total = self._total.zero_()
+            short = added = 0
+            for rounds in batches:
+                losses, parts, mask = self._gather(rounds, inputs, targets, joint=units is not None)
+                short += self._add(losses, parts, mask, threshold, total)
+                added += len(mask)
+                if added + self.physical_batch > MOST_ROWS:  # beyond, float64 might round
+                    whole = total.long() if whole is None else whole.add_(total.long())
+                    added = 0
+                    total.zero_()
+        result = total.long() if whole is None else whole.add_(total.long())
+        total.zero_()  # nothing of private rows stays here
+        return result.cpu().numpy(), short
+
+    def _set(self, theta: Any) -> None:
+        values = torch.as_tensor(np.asarray(theta))
+        if values.shape != (self.size,):
+            raise DeclarationError(
+                f"theta must have the shape ({self.size},), got {tuple(values.shape)}"
+            )
+        if self._flat is not None:
+            self._flat.copy_(values)
+            return
+        for name, parameter in self._parameters.items():
+            parameter.copy_(values[self._places[name]].view(parameter.shape))
+
+    def _batches(self, n: int, stream: Stream) -> Iterator[list[NDArray[np.int64]]]:
+        """Yield which row is in each slot of a pass, -1 for none: a uniformly random placement."""
+        slots = self.physical_batch
+        passes = max(1, -(-n // slots))
+        rows = np.full(passes * slots, -1)
+        rows[np.argsort(stream.words(len(rows)))[:n]] = np.arange(n)
+        for start in range(0, len(rows), slots):
+            yield [rows[start : start + slots]]
+
+    def _unit_batches(
+        self, units: NDArray[Any], stream: Stream
+    ) -> Iterator[list[NDArray[np.int64]]]:
+        """Yield passes whose slots are units: their first rows, their second, and so on."""
+        _, unit = np.unique(units, return_inverse=True)
+        order = np.argsort(unit, kind="stable")
+        starts = np.searchsorted(unit[order], np.arange(unit.max(initial=-1) + 2))
+        for (slots,) in self._batches(len(starts) - 1, stream):
+            held = [
+                order[starts[u] : starts[u + 1]] if u >= 0 else order[:0] for u in slots.tolist()
+            ]
+            yield [
+                np.array([rows[k] if k < len(rows) else -1 for rows in held])
+                for k in range(max(1, *(len(rows) for rows in held)))
+            ]
+
+    def _gather(
+        self, rounds: Sequence[NDArray[np.int64]], inputs: Tensor, targets: Tensor, *, joint: bool
+    ) -> tuple[Tensor, list[Any], Tensor]:
+        """Return the losses, parts and mask of a batch; of units, of the sums of their rows."""
+        if not joint:
+            x, y, mask = self._placed(rounds[0], inputs, targets)
+            return *self._pass(x, y), mask
+        sums: list[Tensor] = []
+        for rows in rounds:
+            x, y, mask = self._placed(rows, inputs, targets)
+            values, losses = self._by_row(x, y)
+            gradients = [_copied(v.flatten(1)) for v in values]
+            # a row that is not finite counts as 0, not its unit
+            squares = sum(_norms(g) ** 2 for g in gradients)
+            bad = ~(torch.isfinite(squares) & torch.isfinite(losses) & mask)
+            for k, gradient in enumerate(gradients):
+                gradient[bad] = 0.0
+                if rows is rounds[0]:
+                    sums.append(gradient)
+                else:
+                    sums[k] += gradient
+        mask = torch.from_numpy(rounds[0] >= 0).to(self._like.device)
+        places = self._places.values()
+        parts = [_Formed(p, g) for p, g in zip(places, sums, strict=True)]
+        return torch.zeros_like(squares), parts, mask
+
+    def _placed(
+        self, rows: NDArray[np.int64], inputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the rows in their slots, with a made-up row in the others, and which are full."""
+        index = torch.from_numpy(np.maximum(rows, 0)).to(self._like.device)
+        mask = torch.from_numpy(rows >= 0).to(self._like.device)
+        placed = []
+        for values, like in ((inputs, self._inputs), (targets, self._targets)):
+            into = (values if len(values) else like).index_select(0, index)
+            if rows.min() < 0:
+                into[~mask] = like[0]
+            placed.append(into)
+        return placed[0], placed[1], mask
+
+
+# -----------------------------------------------------------------------------
+# What is refused, found on made-up rows.
+
+
+def _named(module: Module) -> list[tuple[str, Module]]:
+    return [
+        (f"{name} ({type(inner).__name__})" if name else type(inner).__name__, inner)
+        for name, inner in module.named_modules()
+    ]
+
+
+def _random_states() -> tuple[bytes, Any, Any]:
+    numpy_state = np.random.get_state()  # noqa: NPY002 (what a module might draw from)
+    return bytes(torch.get_rng_state().tolist()), str(numpy_state), random.getstate()
+
+
+def _refuse_impure(module: Module, inputs: Tensor) -> None:
+    """Refuse a module that draws random numbers, or changes buffers or parameters."""
+    before: list[Any] = []
+    found: list[str] = []
+
+    def enter(inner: Module, read: Any) -> None:
+        before.append(_random_states())
+
+    def leave(name: str) -> Callable[..., None]:
+        def hook(inner: Module, read: Any, wrote: Any) -> None:
+            if before.pop() != _random_states():
+                found.append(name)
+
+        return hook
+
+    def values() -> dict[str, Tensor]:
+        state = [*module.named_buffers(), *module.named_parameters()]
+        return {n: v.detach().clone() for n, v in state}
+
+    hooks = [inner.register_forward_pre_hook(enter) for _, inner in _named(module)]
+    hooks += [inner.register_forward_hook(leave(name)) for name, inner in _named(module)]
+    state = values()
+    try:
+        with torch.no_grad():
+            module(inputs)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise DeclarationError(f"the module fails on the made-up rows: {error}") from None
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if found:
+        raise DeclarationError(
+            f"{found[0]} draws random numbers, so that a row's gradient is no function of the row; "
+            "put it into eval mode, or leave it out: the noise of private training regularises"
+        )
+    after = values()
+    moved = [n for n, v in state.items() if not torch.equal(v.nan_to_num(), after[n].nan_to_num())]
+    if moved:
+        raise DeclarationError(
+            f"{moved[0]} is changed in the forward pass: private rows would be in it; a BatchNorm "
+            "can be a GroupNorm, or be put into eval mode"
+        )
+
+
+def _refuse_mixed(module: Module, inputs: Tensor, others: Tensor) -> None:
+    """Refuse a module whose outputs of a row change with another row; name where it begins."""
+    n = len(inputs)
+    changed = inputs.clone()
+    changed[n - 1] = others[n - 1]
+    first, outputs = _trace(module, inputs)
+    second, moved = _trace(module, changed)
+    if _rows_equal(outputs, moved, n):
+        return
+    for (name, one), (_, two) in zip(first, second, strict=False):
+        if not _rows_equal(one, two, n):
+            raise DeclarationError(
+                f"{name} mixes rows: what it makes of a row depends on the rows beside it, and no "
+                "row's gradient can be clipped; a BatchNorm can be a GroupNorm, or be put into "
+                "eval mode"
+            )
+    raise DeclarationError(f"{type(module).__name__} mixes rows in its forward function")
+
+
+def _trace(module: Module, inputs: Tensor) -> tuple[list[tuple[str, Any]], Any]:
+    """Return what each module read and wrote, in order, with words for where; and the outputs."""
+    seen: list[tuple[str, Any]] = []
+
+    def enter(name: str, above: str) -> Callable[..., None]:
+        def hook(inner: Module, read: Any) -> None:
+            seen.append((f"{above}, before {name},", list(read)))
+
+        return hook
+
+    def leave(name: str) -> Callable[..., None]:
+        def hook(inner: Module, read: Any, wrote: Any) -> None:
+            seen.append((name, wrote))
+
+        return hook
+
+    hooks = []
+    for path, inner in module.named_modules():
+        if path:
+            above = module.get_submodule(path.rpartition(".")[0])
+            kind = f"{path} ({type(inner).__name__})"
+            place = f"the forward function of {type(above).__name__}"
+            hooks.append(inner.register_forward_pre_hook(enter(kind, place)))
+            hooks.append(inner.register_forward_hook(leave(kind)))
+    try:
+        with torch.no_grad():
+            outputs = module(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen, outputs
+
+
+def _rows_equal(one: Any, two: Any, n: int) -> bool:
+    """Return whether all rows but the last are equal, bit for bit, in all tensors."""
+    if isinstance(one, torch.Tensor):
+        one, two = one.nan_to_num(), two.nan_to_num()
+        if one.ndim and len(one) == n:
+            one, two = one[: n - 1], two[: n - 1]
+        return one.shape == two.shape and bool(torch.equal(one, two))
+    if isinstance(one, dict):
+        one, two = list(one.values()), list(two.values())
+    if isinstance(one, list | tuple):
+        return all(_rows_equal(a, b, n) for a, b in zip(one, two, strict=False))
+    return True
+
+
+def _rows_read(layer: _Layer) -> int:
+    """Return the length of the first axis of what a layer read, 0 if it has none."""
+    return int(layer.read.shape[0]) if layer.read.ndim else 0
