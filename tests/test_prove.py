@@ -1135,6 +1135,74 @@ def test_the_librarys_mechanisms_are_proved(
     assert loss().pure() == pytest.approx(float(proved.least))
 
 
+def program_of(mechanism: dp.SparseVector) -> Callable[..., Any]:
+    """Return what `SparseVector` does to values, as a program."""
+    return programs.sparse_vector(
+        mechanism.scale, mechanism.query_scale(), mechanism.count, numeric=mechanism.numeric
+    )
+
+
+def gap_program_of(mechanism: dp.SparseVectorWithGap) -> Callable[..., Any]:
+    """Return what `SparseVectorWithGap` does to values, as a program."""
+    scale, query, count = mechanism.scale, mechanism.query_scale(), mechanism.count
+    margin = Fraction(2 * math.sqrt(2) * 2 * query) if mechanism.adaptive else None
+
+    def leads(answers: Any, noise: Any) -> Any:
+        threshold = noise.laplace(scale)
+        left, out = 2 * count, []
+        for answer in answers:
+            lead = None
+            if margin is not None:
+                far = answer + noise.laplace(2 * query) - threshold
+                if far >= margin:
+                    lead = far
+                    left -= 1
+            if lead is None and left >= 2:
+                near = answer + noise.laplace(query) - threshold
+                if near >= 0:
+                    lead = near
+                    left -= 2
+            out.append(lead)
+            if left == 0:
+                break
+        return out
+
+    return leads
+
+
+@pytest.mark.parametrize("neighbors", ["each", "together"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        dp.SparseVector(scale=3.0, threshold=0),
+        pytest.param(dp.SparseVector(scale=3.0, threshold=0, count=3), marks=pytest.mark.slow),
+        dp.SparseVector(scale=3.0, threshold=0, count=2, monotone=True),
+        dp.SparseVector(scale=3.0, threshold=0, count=2, numeric=5.0),
+        dp.SparseVectorWithGap(scale=3.0, threshold=0, adaptive=False, count=2),
+        dp.SparseVectorWithGap(scale=3.0, threshold=0),
+        pytest.param(
+            dp.SparseVectorWithGap(scale=3.0, threshold=0, count=2), marks=pytest.mark.slow
+        ),
+    ],
+    ids=str,
+)
+def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) -> None:
+    """For every number of values, with the stated epsilon; of the simplest no smaller one holds.
+
+    Where numbers are released of values that move together it is less than what is stated: a
+    value's move costs in its number or in its comparison.
+    """
+    gap = isinstance(mechanism, dp.SparseVectorWithGap)
+    program = gap_program_of(mechanism) if gap else program_of(mechanism)
+    verdict = prove.prove(program, answers="every", neighbors=neighbors)
+    assert isinstance(verdict, prove.Proved), str(verdict)
+    stated = mechanism.loss(1, span=2 if neighbors == "each" else 1).pure()
+    assert float(verdict.least) <= stated
+    if neighbors == "each" or gap or mechanism.numeric is None:
+        assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
+    assert verdict.tight or mechanism.count > 1 or gap
+
+
 def test_the_librarys_gaussian_noise_is_proved() -> None:
     proved = prove.concentrated(normal_of, answers=2, neighbors="one")
     assert isinstance(proved, prove.Proved)

@@ -138,8 +138,9 @@ def _masses(kind: str, b: Fraction) -> tuple[int, Fraction, Fraction, list[int],
 
 
 def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fraction]) -> Enclosed:
-    """Return bounds of the probability of a group at answers: of its density, where expressions
-    are returned.
+    """Return bounds of the probability of a group at answers, or of its density.
+
+    It is a density where expressions are returned.
 
     Raises
     ------
@@ -276,13 +277,15 @@ def _between(
         c = form.get("1", ZERO)
         values = sorted(b * x for x in ends)
         for spans, rest, inner in ((sure, values[0], a < 0), (may, values[1], a > 0)):
+            # integers have ties; of real draws a boundary has probability 0
+            above = strict if whole else spans is may
             # a (k step + width, or not) + rest + c >= 0, of the cell's own numbers k
             bound = (-(rest + c) / a - (table.width if inner else ZERO)) / table.step
             if a > 0:
-                k = math.floor(bound) + 1 if strict and whole else math.ceil(bound)
+                k = math.floor(bound) + 1 if above else math.ceil(bound)
                 spans[0] = max(spans[0], k - table.first)
             else:
-                k = math.ceil(bound) - 1 if strict and whole else math.floor(bound)
+                k = math.ceil(bound) - 1 if above else math.floor(bound)
                 spans[1] = min(spans[1], k - table.first + 1)
     return tuple(  # type: ignore[return-value]
         each[max(span[1], 0)] - each[min(span[0], size)] if span[1] > span[0] else 0

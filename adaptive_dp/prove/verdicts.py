@@ -537,8 +537,9 @@ def _why(why: Why) -> dict[str, str]:
 SHORT, LONG = (1, 2, 4), (5, 6, 8, 10, 12)
 """The numbers of answers at which a claim for every number of them is looked at: before the search
 for a proof, and after one that has failed."""
-FEW_PATHS, FEW_JOINED = 100, 12
-"""How many paths are looked at there, and how many where some return the same."""
+FEW_PATHS, FEW, FEW_JOINED = 100, 40, 12
+"""How many paths are looked at there: for a counterexample, for whether a proof is tight, and where
+some paths return the same, or numbers."""
 
 
 def _every(
@@ -561,7 +562,7 @@ def _every(
     least = None if cases is None else size * max(case.epsilon() for case in cases)
     if cases and loop is not None and least is not None and (claim is None or least <= claim):
         if lower is not None and lower < least:  # whether it is attained at more answers
-            longer, _ = _at_lengths(function, LONG, neighbors, size, None, least)
+            longer, _ = _at_lengths(function, LONG, neighbors, size, None, least, FEW)
             lower = None if longer is None else max(lower, longer)
         # both bounds are theorems
         assert lower is not None
@@ -595,6 +596,7 @@ def _at_lengths(
     radius: Fraction,
     claim: Fraction | None,
     enough: Fraction | None = None,
+    most_paths: int = FEW_PATHS,
 ) -> tuple[Fraction | None, Refuted | None]:
     """Return a lower bound of the loss (None: it is infinite), and a counterexample to a claim."""
     lower: Fraction | None = Fraction(0)
@@ -602,12 +604,13 @@ def _at_lengths(
         if lower is not None and lower == enough:
             break
         try:
-            program = unroll(function, n, most_paths=FEW_PATHS)
+            program = unroll(function, n, most_paths=most_paths)
         except ProgramError:
             continue  # too many paths, or a program that needs more answers
         paths = program.paths()
         outputs = {(path.leaf.skeleton, str(path.leaf.forms)) for path in paths}
-        if len(outputs) < len(paths) and len(paths) > FEW_JOINED:
+        alone = len(outputs) == len(paths) and not any(path.leaf.forms for path in paths)
+        if not alone and len(paths) > FEW_JOINED:
             continue
         relation = adjacency(neighbors, n, radius)
         bounds = search(program, relation, claim)
