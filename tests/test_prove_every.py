@@ -14,6 +14,7 @@ import pytest
 from prove_programs import sparse_vector
 
 from adaptive_dp import prove
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import search
 from adaptive_dp.prove.compare import compare
@@ -189,6 +190,52 @@ def test_radii_scale_the_loss_for_every_length() -> None:
     verdict = prove.prove(above, answers="every", radius=0.5)
     assert isinstance(verdict, prove.Proved)
     assert (verdict.least, verdict.formula) == (Fraction(1, 2), "0.5/b_threshold + 1/b_query")
+
+
+# --- scales
+
+
+@pytest.mark.parametrize("answers", ["every", 5])
+def test_scales_are_those_of_least_noise(answers: int | str) -> None:
+    """Lyu, Su and Li 2017: of one comparison the ratio is the cube root of 2."""
+
+    def make(threshold: float, query: float) -> Callable[..., Any]:
+        return sparse_vector(threshold, query)
+
+    found = prove.calibrate(make, {"threshold": 1, "query": 1}, epsilon=0.5, answers=answers)
+    ratio = found.scales["query"] / found.scales["threshold"]
+    assert ratio == pytest.approx(2 ** (1 / 3), rel=1e-6)
+    assert Fraction(1, 2) * (1 - Fraction(1, 10**12)) < found.proof.least <= Fraction(1, 2)
+    assert checker.check(found.proof.document) == found.proof.least
+    # in proportion to the noise that counts
+    other = prove.calibrate(make, {"threshold": 8, "query": 1}, epsilon=0.5, answers=answers)
+    ratio = other.scales["query"] / other.scales["threshold"]
+    assert ratio == pytest.approx(16 ** (1 / 3), rel=1e-6)
+
+
+def test_scales_of_several_moves() -> None:
+    """Of two rows, each answered once, no noise but its own counts."""
+
+    def make(one: float, other: float) -> Callable[..., Any]:
+        def both(answers: Any, noise: Any) -> Any:
+            return answers[0] + noise.laplace(one, "one"), answers[1] + noise.laplace(
+                other, "other"
+            )
+
+        return both
+
+    found = prove.calibrate(make, {"one": 5, "other": 1}, epsilon=2, answers=2, neighbors="one")
+    assert found.scales == pytest.approx({"one": 0.5, "other": 0.5}, rel=1e-6)
+
+    def unnamed(one: float) -> Callable[..., Any]:
+        return lambda answers, noise: answers[0] + noise.laplace(one)
+
+    with pytest.raises(DeclarationError, match="by other names"):
+        prove.calibrate(unnamed, {"one": 1}, epsilon=1, answers=1)
+    with pytest.raises(DeclarationError, match="positive weight"):
+        prove.calibrate(unnamed, {"one": 0}, epsilon=1, answers=1)
+    with pytest.raises(DeclarationError, match="no proof"):
+        prove.calibrate(lambda one: prefix_sums, {"one": 1}, epsilon=1, answers="every")
 
 
 # --- random programs

@@ -149,14 +149,14 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
     """
     point = {f"q{i}": Fraction(value) for i, value in enumerate(answers)}
     conditions = [(fixed(each.form, point), each.strict) for each in conditions_of(group)]
-    equalities = [
+    equalities: list[dict[str, Fraction]] = [
         plus(fixed(form, point), {"1": -Fraction(value)})
         for form, value in zip(group.leaf.forms, returned, strict=True)
     ]
     whole = any(draw.kind == "geometric" for draw in group.draws)
     if whole and any(draw.kind != "geometric" for draw in group.draws):
         raise NoLaw("geometric noise beside noise that is real")
-    forms: dict[int, Form] = {draw.index: {f"v{draw.index}": ONE} for draw in group.draws}
+    forms: Mapping[int, Form] = {draw.index: {f"v{draw.index}": ONE} for draw in group.draws}
     factor = ONE
     while equalities:
         equality = equalities.pop()
@@ -201,10 +201,9 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
         else:
             _weigh(tables[names[0]], draw, form[names[0]], form.get("1", ZERO))
     total = _summed(tables, conditions, whole)
-    tail = Fraction(beyond, UNIT) * most[1]
     return Enclosed(
         Fraction(total[0], UNIT) * number[0],
-        Fraction(total[1], UNIT) * number[1] + tail,
+        Fraction(total[1], UNIT) * number[1] + Fraction(beyond, UNIT) * most[1],
     )
 
 

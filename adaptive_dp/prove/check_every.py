@@ -290,7 +290,7 @@ def _check_pair(
     cost = Fraction(0)
     for corner in itertools.product(*(ends[name] or () for name in names)):
         at = dict(zip(names, corner, strict=True)) | {"t": ONE}
-        sizes = [abs(sum(v * at[n] for n, v in shift.items())) for shift in rule]
+        sizes = [abs(sum((v * at[n] for n, v in shift.items()), Fraction(0))) for shift in rule]
         cost = max(
             cost, sum((s / d[1] for s, d in zip(sizes, one.draws, strict=True)), Fraction(0))
         )

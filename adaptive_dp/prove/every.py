@@ -239,6 +239,8 @@ class Search:
         self.loop, self.low, self.high = loop, low, high
         self.one_moves, self.guess = one_moves, guess
         self.tried = 0
+        # places from which, with any rule, a way of the first run leads to no proof
+        self.hopeless: set[Place] = set()
         self.best: tuple[Fraction, Graph, dict[Place, Fraction]] | None = None
         self.enough: Fraction | None = None
 
@@ -268,27 +270,34 @@ class Search:
     def _grow(self, graph: Graph) -> None:
         """Follow a graph to its end, and try the rules of what has none yet."""
         while graph.pending and not self._done():
+            if not self.hopeless.isdisjoint(graph.known):
+                return
             # the newest first: what an earlier rule leads to is seen before others are chosen
             place, turn = graph.pending[-1]
             pairs: list[Pair | None] = []
-            after: list[Place] = []
             for one in self._piece(place.one, turn).endings:
                 if not counted(one, place, turn, self.guess):
                     pairs += [None] * len(self._piece(place.other, turn).endings)
                     continue
                 key = self._key(place, turn, one)
                 if one.way.draws and key not in graph.rules:
+                    fits = False
                     for rule in self._candidates(place, turn, one):
                         if self._done():
                             return
                         branch = graph.copy()
                         branch.rules[key] = rule
                         # what this rule leads to at once, before others are copied
-                        if self._pairs(branch, place, turn, one, []) is not None:
+                        if self._pairs(branch, place, turn, one) is not None:
+                            fits = True
                             self._grow(branch)
+                    if not fits:
+                        self.hopeless.add(place)
                     return
-                found = self._pairs(graph, place, turn, one, after)
+                found = self._pairs(graph, place, turn, one)
                 if found is None:
+                    if not one.way.draws:
+                        self.hopeless.add(place)
                     return
                 pairs += found
             width = len(self._piece(place.other, turn).endings)
@@ -313,9 +322,7 @@ class Search:
         draws = tuple((draw.kind, draw.scale) for draw in ending.way.draws)
         return place, turn, ending.symbol, draws, ending.way.number if self.by_path else None
 
-    def _pairs(
-        self, graph: Graph, place: Place, turn: Turn, one: Ending, after: list[Place]
-    ) -> list[Pair] | None:
+    def _pairs(self, graph: Graph, place: Place, turn: Turn, one: Ending) -> list[Pair] | None:
         rule = graph.rules[self._key(place, turn, one)] if one.way.draws else ()
         result = []
         for other in self._piece(place.other, turn).endings:
@@ -381,6 +388,9 @@ class Search:
             tuple(box),
         )
         where = self._known(graph, where)
+        # a turn that costs something and leads back costs that for each answer
+        if where in self.hopeless or (where == place and cost > 0):
+            return None
         bounds: list[Why] = []
         for interval, form, its in zip(where.box, one.numbers, other.numbers, strict=False):
             if interval is not None:

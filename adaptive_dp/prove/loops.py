@@ -58,10 +58,10 @@ class Position:
             "count in a variable that begins again (such as size = 0 where a block is full)"
         )
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _used  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _used
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _used
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _used
-    __bool__ = __int__ = __float__ = __index__ = __str__ = __format__ = _used  # type: ignore[assignment]
+    __bool__ = __int__ = __float__ = __index__ = __str__ = __format__ = _used
     __divmod__ = __and__ = __or__ = __xor__ = __neg__ = __abs__ = __lshift__ = __rshift__ = _used
 
     def __repr__(self) -> str:
@@ -426,7 +426,9 @@ class _Parts:
         outer.body = [*body, *outer.body]
         module = ast.fix_missing_locations(ast.Module([outer], []))
         for node in ast.walk(module):
-            if hasattr(node, "end_lineno"):  # parts that are made here are at no line
+            if isinstance(
+                node, ast.stmt | ast.expr | ast.excepthandler | ast.arg
+            ):  # parts that are made here are at no line
                 node.end_lineno = max(node.end_lineno or 0, node.lineno)
                 node.end_col_offset = max(node.end_col_offset or 0, node.col_offset)
         names: dict[str, Any] = {}

@@ -73,6 +73,8 @@ class Proved:
         The proof in words, for people.
     measure
         What ``epsilon`` is: ``"epsilon"``, or ``"rho"`` of zCDP.
+    costs
+        What the worst moves cost, by the scales of the noise: how much noise moves, over b.
 
     Examples
     --------
@@ -94,6 +96,7 @@ class Proved:
     document: Mapping[str, Any] = field(repr=False, eq=False)
     words: tuple[str, ...] = field(repr=False, eq=False)
     measure: str = "epsilon"
+    costs: tuple[Mapping[str, Fraction], ...] = field(default=(), repr=False, eq=False)
 
     def __str__(self) -> str:
         what = "DP" if self.measure == "epsilon" else "zCDP"
@@ -332,7 +335,7 @@ def _same_on_numbers(function: Callable[..., Any], proof: Proved) -> None:
         ) from None
 
 
-def adjacency(kind: str, answers: int, radius: float | Sequence[float] = 1) -> Adjacency:
+def adjacency(kind: str, answers: int, radius: float | Fraction | Sequence[float] = 1) -> Adjacency:
     """Return the relation of neighbours, with a radius for each answer."""
     radii = [radius] * answers if isinstance(radius, int | float | Fraction) else list(radius)
     if len(radii) != answers:
@@ -438,6 +441,7 @@ def _proved(program: Program, relation: Adjacency, claim: Fraction, bounds: Boun
         formula(bounds),
         document,
         tuple(_words(bounds)),
+        costs=worst_costs(bounds),
     )
 
 
@@ -667,6 +671,7 @@ def _proved_for_every(
         " + ".join(_over(value, label) for label, value in costs.items()) or "0",
         document,
         tuple(_words_for_every(loop, cases)),
+        costs=(costs,),
     )
     _same_on_numbers(function, proof)
     return proof
@@ -851,7 +856,7 @@ def _shown_shift(shift: Form, names: Sequence[str]) -> str:
 def _box_words(loop: Loop, place: Place) -> str:
     parts = []
     for name, ends in zip(_number_names(loop, place.one), place.box, strict=False):
-        if ends is None or ends == (0, 0):
+        if ends is None or not any(ends):
             continue
         low, high = (shown_form({"t": end} if end else {}) for end in ends)
         parts.append(f"{name} has moved by {low if low == high else f'{low} to {high}'}")
@@ -875,8 +880,8 @@ def _cost_by_scale(group: Group, aligned: Aligned) -> dict[str, Fraction]:
     return costs
 
 
-def formula(bounds: Bounds) -> str:
-    """Return the loss by the scales: the cost of the worst moves, such as ``1/b_t + 2/b_q``."""
+def worst_costs(bounds: Bounds) -> tuple[dict[str, Fraction], ...]:
+    """Return what the worst moves cost, by the scales."""
     worst: list[dict[str, Fraction]] = []
     for group in _translated(bounds):
         for aligned in group.moves:
@@ -890,13 +895,16 @@ def formula(bounds: Bounds) -> str:
         costs = {_label(draw): joined.epsilon * draw.scale} if alone else {"1": joined.epsilon}
         if joined.epsilon == bounds.upper and costs not in worst:
             worst.append(costs)
-    worst = [costs for costs in worst if costs][:3]
+    return tuple(costs for costs in worst if costs)
+
+
+def formula(bounds: Bounds) -> str:
+    """Return the loss by the scales: the cost of the worst moves, such as ``1/b_t + 2/b_q``."""
     texts = [
-        " + ".join(f"{_over(value, label)}" for label, value in costs.items()) for costs in worst
+        " + ".join(f"{_over(value, label)}" for label, value in costs.items())
+        for costs in worst_costs(bounds)[:3]
     ]
-    if not texts:
-        return "0"
-    return " = ".join(texts)
+    return " = ".join(texts) or "0"
 
 
 def _over(value: Fraction, label: str) -> str:
