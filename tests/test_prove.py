@@ -1008,6 +1008,36 @@ def test_probabilities_are_enclosed() -> None:
     holds(prove.probability(geometric_max(2, False), [7, 0], 1), both[lead >= 0].sum(), 1e-9)
 
 
+def two_tests(answers: Any, noise: Any) -> Any:
+    rho = noise.laplace(1)
+    return answers[0] + noise.gaussian(1) > rho, answers[1] + noise.gaussian(2) > 0
+
+
+def test_delta_is_enclosed() -> None:
+    """Between two vectors of answers, with Laplace and Gaussian noise, against quadrature."""
+    laplace, normal, wide = stats.laplace(scale=1), stats.norm(), stats.norm(scale=2)
+
+    def law_at(q: tuple[float, float]) -> np.ndarray:
+        first = quad(lambda r: laplace.pdf(r) * normal.sf(r - q[0]), -40, 40, points=[0])[0]
+        second = wide.sf(-q[1])
+        return np.outer([first, 1 - first], [second, 1 - second]).ravel()
+
+    one, other = law_at((0.0, 0.0)), law_at((1.0, -1.0))
+    for epsilon in (0.0, 0.2, 0.5, 3.0):
+        truth = max(
+            np.maximum(0, one - math.exp(epsilon) * other).sum(),
+            np.maximum(0, other - math.exp(epsilon) * one).sum(),
+        )
+        low, high = prove.delta(two_tests, (0, 0), (1, -1), epsilon)
+        assert float(low) <= truth + 1e-9
+        assert truth - 1e-9 <= float(high)
+        assert float(high) - float(low) < 0.06
+    with pytest.raises(dp.DeclarationError, match="returns numbers"):
+        prove.delta(gaussian_then_test, (0, 0), (1, 1), 1)
+    with pytest.raises(dp.DeclarationError, match="at least 0"):
+        prove.delta(two_tests, (0, 0), (1, 1), -1)
+
+
 def half_of_it(answers: Any, noise: Any) -> Any:
     return answers[0] / 2 + noise.geometric(1)
 

@@ -18,6 +18,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import search
 from adaptive_dp.prove.compare import compare
+from adaptive_dp.prove.mechanism import ProvedProgram
 from adaptive_dp.prove.verdicts import adjacency
 
 
@@ -184,6 +185,38 @@ def test_no_finite_loss_is_no_proof() -> None:
     verdict = prove.prove(prefix_sums, answers="every", neighbors="one")
     assert isinstance(verdict, prove.Undecided)
     assert verdict.upper == float("inf")
+
+
+def test_integers_of_a_loop_do_not_move_by_fractions() -> None:
+    def halves(answers: Any, noise: Any) -> Any:
+        found = 0
+        for answer in answers:
+            found = found + answer / 2
+        return found + noise.geometric(1)
+
+    verdict = prove.prove(halves, answers="every", neighbors="one", epsilon=9)
+    assert not isinstance(verdict, prove.Proved)
+
+    def whole(answers: Any, noise: Any) -> Any:
+        found = 0
+        for answer in answers:
+            found = found + 2 * answer
+        return found + noise.geometric(1)
+
+    right = prove.prove(whole, answers="every", neighbors="one")
+    assert isinstance(right, prove.Proved)
+    assert right.least == 2
+    text = json.dumps(right.document)
+    half = json.loads(text.replace('"q0": "2"', '"q0": "1/2"'))
+    with pytest.raises(prove.ProofError, match="the numbers of a state are integers"):
+        checker.check(half)
+
+
+def test_a_mechanism_of_a_plan_is_for_a_number_of_answers() -> None:
+    verdict = prove.prove(above, answers="every")
+    assert isinstance(verdict, prove.Proved)
+    with pytest.raises(DeclarationError, match="proved for every number of answers"):
+        ProvedProgram(scale=1.0, proof=json.dumps(verdict.document))
 
 
 def test_radii_scale_the_loss_for_every_length() -> None:
@@ -489,6 +522,11 @@ def test_refusals_say_what_to_write() -> None:
         for answer in answers:
             return answer + noise.laplace(extra)
 
+    def takes_noise(answers: Any, noise: Any) -> Any:
+        noise = noise.laplace(1)
+        for answer in answers:
+            return answer + noise
+
     def two_positions(answers: Any, noise: Any) -> Any:
         first, second = None, None
         for i, answer in enumerate(answers):
@@ -507,6 +545,7 @@ def test_refusals_say_what_to_write() -> None:
     assert "a dict that is kept between turns" in refused(keeps_lists)
     assert "try in a proof for every length" in refused(tries)
     assert "its arguments must be (answers, noise)" in refused(three)
+    assert "it assigns to noise" in refused(takes_noise)
     assert "two positions that are kept" in refused(two_positions)
     assert "write it as a function with def" in refused(lambda answers, noise: 1)
     line = parity.__code__.co_firstlineno + 3

@@ -6,9 +6,10 @@ with two neighbours' answers, or says what keeps it open.
 
 from adaptive_dp.prove.checker import ProofError, check
 from adaptive_dp.prove.concentrated import concentrated
+from adaptive_dp.prove.likelihood import delta, log_ratio, probability
 from adaptive_dp.prove.program import Noise, ProgramError, unroll
 from adaptive_dp.prove.scales import Calibrated, calibrate
-from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, log_ratio, probability, prove
+from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, prove
 
 __all__ = [
     "Calibrated",
@@ -21,6 +22,7 @@ __all__ = [
     "calibrate",
     "check",
     "concentrated",
+    "delta",
     "log_ratio",
     "probability",
     "prove",

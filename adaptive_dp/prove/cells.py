@@ -149,7 +149,7 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
     """
     point = {f"q{i}": Fraction(value) for i, value in enumerate(answers)}
     conditions = [(fixed(each.form, point), each.strict) for each in conditions_of(group)]
-    equalities: list[dict[str, Fraction]] = [
+    equalities = [
         plus(fixed(form, point), {"1": -Fraction(value)})
         for form, value in zip(group.leaf.forms, returned, strict=True)
     ]
@@ -187,8 +187,8 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
             tables[f"v{draw.index}"] = _Table(first, step, width, list(low), list(high))
             beyond += tail
     for draw in group.draws:
-        form = forms[draw.index]
-        names = [name for name in form if name != "1"]
+        drawn = forms[draw.index]
+        names = [name for name in drawn if name != "1"]
         if names == [f"v{draw.index}"]:
             continue
         if len(names) > 1:
@@ -196,10 +196,10 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
         top = density(draw, ZERO)
         most = (most[0], most[1] * top[1])
         if not names:
-            here = density(draw, form.get("1", ZERO))
+            here = density(draw, drawn.get("1", ZERO))
             number = (number[0] * here[0], number[1] * here[1])
         else:
-            _weigh(tables[names[0]], draw, form[names[0]], form.get("1", ZERO))
+            _weigh(tables[names[0]], draw, drawn[names[0]], drawn.get("1", ZERO))
     total = _summed(tables, conditions, whole)
     return Enclosed(
         Fraction(total[0], UNIT) * number[0],

@@ -23,7 +23,7 @@ only by the way through it, and else on noise before it: T is a translation on p
 turn, of Jacobian 1. The density changes by at most :math:`e^{\epsilon t}`, as costs add up to at
 most epsilon t. So P[f(q) in S], the integral over the noise that leads to S, is at most
 :math:`e^{\epsilon t}` times the integral over its image, which leads to S at q + d. For geometric
-noise integrals are sums, and moves are integers, as t and d are.
+noise integrals are sums, and moves are integers, as t, d and the states' numbers are.
 
 Where a position is returned that was kept (a noisy maximum), one proof is for all positions: the
 guess is where it is, and places say whether its turn has been; the runs of the first that end
@@ -239,6 +239,8 @@ class Search:
         self.loop, self.low, self.high = loop, low, high
         self.one_moves, self.guess = one_moves, guess
         self.tried = 0
+        # with geometric noise answers, moves and states are integers
+        self.whole = in_integers(loop)
         # places from which, with any rule, a way of the first run leads to no proof
         self.hopeless: set[Place] = set()
         self.best: tuple[Fraction, Graph, dict[Place, Fraction]] | None = None
@@ -368,7 +370,7 @@ class Search:
                 if shown is None:
                     return None
                 support.append(shown)
-            if draw.kind == "geometric" and any(v.denominator != 1 for v in shift.values()):
+            if self.whole and any(v.denominator != 1 for v in shift.values()):
                 return None
             if draw.kind == "gaussian" and shift:
                 return None
@@ -642,13 +644,27 @@ def _hull(column: Sequence[Any]) -> tuple[Fraction, Fraction]:
     return min(each[0] for each in column), max(each[1] for each in column)
 
 
+def endings_of(loop: Loop) -> list[Ending]:
+    """Return all ways through the parts of a loop."""
+    pieces = [loop.start, *loop.steps.values(), *loop.finishes.values()]
+    return [ending for piece in pieces for ending in piece.endings]
+
+
+def in_integers(loop: Loop) -> bool:
+    """Whether noise is integers, so that answers and their moves must be."""
+    return any(d.kind == "geometric" for ending in endings_of(loop) for d in ending.way.draws)
+
+
 def cases_of(loop: Loop, neighbors: str, enough: Fraction | None) -> list[Case] | None:
     """Return a proof of each direction and kind of output; None if one is not found."""
-    ends = [
-        ending
-        for piece in [loop.start, *loop.steps.values(), *loop.finishes.values()]
-        for ending in piece.endings
-    ]
+    ends = endings_of(loop)
+    if in_integers(loop) and any(
+        value.denominator != 1
+        for ending in ends
+        for form in ending.numbers
+        for value in form.values()
+    ):
+        return None  # the numbers of a state must be integers as well
     kept = any(
         ending.after is None and (repr(GUESS) in ending.symbol or repr(OTHER) in ending.symbol)
         for ending in ends

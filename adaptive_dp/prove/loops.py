@@ -388,7 +388,9 @@ class _Parts:
         ending = [*loop.orelse, *after]
         live = _live(loop.body, _names(loop.target))[0] | _live(ending, set())[0]
         stored = {n for each in [*before, loop, *after] for n in _stores(each)}
-        self.variables = sorted((live & stored) - outputs - {self.noise})
+        if self.noise in stored:
+            self.refuse(f"it assigns to {self.noise}: use another name")
+        self.variables = sorted((live & stored) - outputs)
         self._compile(before, loop, after, sorted(outputs))
 
     def refuse(self, reason: str, node: ast.AST | None = None) -> NoReturn:
@@ -414,13 +416,11 @@ class _Parts:
 
     def _within(self, body: Sequence[ast.stmt], name: str) -> Any:
         """Return what a name is bound to by statements, in the scope of the function."""
-        cells = dict(
-            zip(
-                self.function.__code__.co_freevars,
-                [cell.cell_contents for cell in self.function.__closure__ or ()],
-                strict=True,
-            )
-        )
+        try:
+            contents = [cell.cell_contents for cell in self.function.__closure__ or ()]
+        except ValueError:
+            self.refuse("it reads a name from outside that is not bound yet")
+        cells = dict(zip(self.function.__code__.co_freevars, contents, strict=True))
         outer = ast.parse(f"def outer({', '.join([*cells, *HELPERS])}): return {name}").body[0]
         assert isinstance(outer, ast.FunctionDef)
         outer.body = [*body, *outer.body]
