@@ -319,7 +319,7 @@ def random_loop(rng: random.Random) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.slow) for s in range(4, 200))]
+    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.slow) for s in range(3, 200))]
 )
 def test_proofs_of_random_loops_are_above_what_lengths_show(seed: int) -> None:
     """A proof for every length is never below the lower bound at 1 to 4 answers."""
@@ -360,7 +360,7 @@ def test_no_change_of_a_proof_proves_less_than_what_is_tight(program: Callable[.
     with pytest.raises(prove.ProofError):
         checker.check(document)
     cases = paths_of(document["cases"])
-    for _ in range(120):
+    for _ in range(80):
         forged = copy.deepcopy(document)
         for case in forged["cases"]:
             for place in case["places"]:  # what is left is as little as is claimed
