@@ -1046,6 +1046,11 @@ def integers_and_sum(answers: Any, noise: Any) -> Any:
     return [x + noise.geometric(2) for x in answers], answers.sum() + noise.geometric(2)
 
 
+def in_a_circle(answers: Any, noise: Any) -> Any:
+    a, b, c = (answers[i] + noise.gaussian(1) for i in range(3))
+    return a > b, b > c, a > c
+
+
 def normal_sign(answers: Any, noise: Any) -> Any:
     return answers[0] + noise.gaussian(2) > 0
 
@@ -1060,6 +1065,7 @@ def normal_sign(answers: Any, noise: Any) -> Any:
         (normal_sign, 1, "each", 1),
         (normal_sign, 1, "each", None),
         (gaussian_threshold, 2, "each", 1),
+        (in_a_circle, 3, "each", 0.4),
     ],
 )
 def test_refutations_with_other_noise_have_a_line(

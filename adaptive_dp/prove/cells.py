@@ -20,7 +20,7 @@ from functools import lru_cache
 from attrs import define, frozen
 
 from adaptive_dp.prove.alignment import Group, conditions_of
-from adaptive_dp.prove.exact import Form, plus, scaled
+from adaptive_dp.prove.exact import Form, Inequality, implied, plus, scaled
 from adaptive_dp.prove.laws import NoLaw, bounds, fixed, solved
 from adaptive_dp.prove.program import Draw
 
@@ -148,7 +148,7 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
         If a condition or an expression is of more draws than can be summed over one by one.
     """
     point = {f"q{i}": Fraction(value) for i, value in enumerate(answers)}
-    conditions = [(fixed(each.form, point), each.strict) for each in conditions_of(group)]
+    conditions = [(fixed(each.form, point), each.strict) for each in _needed(group)]
     equalities = [
         plus(fixed(form, point), {"1": -Fraction(value)})
         for form, value in zip(group.leaf.forms, returned, strict=True)
@@ -205,6 +205,17 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
         Fraction(total[0], UNIT) * number[0],
         Fraction(total[1], UNIT) * number[1] + Fraction(beyond, UNIT) * most[1],
     )
+
+
+@lru_cache(maxsize=256)
+def _needed(group: Group) -> tuple[Inequality, ...]:
+    """Return a group's conditions without those that the others imply: fewer draws are compared."""
+    kept = conditions_of(group)
+    for each in list(kept):
+        rest = [other for other in kept if other is not each]
+        if len(rest) > 1 and implied(rest, each) is not None:
+            kept = rest
+    return tuple(kept)
 
 
 def _weigh(table: _Table, draw: Draw, slope: Fraction, shift: Fraction) -> None:
