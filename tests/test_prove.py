@@ -1008,12 +1008,47 @@ def test_probabilities_are_enclosed() -> None:
     holds(prove.probability(geometric_max(2, False), [7, 0], 1), both[lead >= 0].sum(), 1e-9)
 
 
+def two_tests(answers: Any, noise: Any) -> Any:
+    rho = noise.laplace(1)
+    return answers[0] + noise.gaussian(1) > rho, answers[1] + noise.gaussian(2) > 0
+
+
+def test_delta_is_enclosed() -> None:
+    """Between two vectors of answers, with Laplace and Gaussian noise, against quadrature."""
+    laplace, normal, wide = stats.laplace(scale=1), stats.norm(), stats.norm(scale=2)
+
+    def law_at(q: tuple[float, float]) -> np.ndarray:
+        first = quad(lambda r: laplace.pdf(r) * normal.sf(r - q[0]), -40, 40, points=[0])[0]
+        second = wide.sf(-q[1])
+        return np.outer([first, 1 - first], [second, 1 - second]).ravel()
+
+    one, other = law_at((0.0, 0.0)), law_at((1.0, -1.0))
+    for epsilon in (0.0, 0.2, 0.5, 3.0):
+        truth = max(
+            np.maximum(0, one - math.exp(epsilon) * other).sum(),
+            np.maximum(0, other - math.exp(epsilon) * one).sum(),
+        )
+        low, high = prove.delta(two_tests, (0, 0), (1, -1), epsilon)
+        assert float(low) <= truth + 1e-9
+        assert truth - 1e-9 <= float(high)
+        assert float(high) - float(low) < 0.06
+    with pytest.raises(dp.DeclarationError, match="returns numbers"):
+        prove.delta(gaussian_then_test, (0, 0), (1, 1), 1)
+    with pytest.raises(dp.DeclarationError, match="at least 0"):
+        prove.delta(two_tests, (0, 0), (1, 1), -1)
+
+
 def half_of_it(answers: Any, noise: Any) -> Any:
     return answers[0] / 2 + noise.geometric(1)
 
 
 def integers_and_sum(answers: Any, noise: Any) -> Any:
     return [x + noise.geometric(2) for x in answers], answers.sum() + noise.geometric(2)
+
+
+def in_a_circle(answers: Any, noise: Any) -> Any:
+    a, b, c = (answers[i] + noise.gaussian(1) for i in range(3))
+    return a > b, b > c, a > c
 
 
 def normal_sign(answers: Any, noise: Any) -> Any:
@@ -1030,6 +1065,7 @@ def normal_sign(answers: Any, noise: Any) -> Any:
         (normal_sign, 1, "each", 1),
         (normal_sign, 1, "each", None),
         (gaussian_threshold, 2, "each", 1),
+        (in_a_circle, 3, "each", 0.4),
     ],
 )
 def test_refutations_with_other_noise_have_a_line(
@@ -1133,6 +1169,74 @@ def test_the_librarys_mechanisms_are_proved(
     """Their stated pure epsilons are what is proved of them, written as programs."""
     proved = proof_of(program, answers, neighbors=neighbors)
     assert loss().pure() == pytest.approx(float(proved.least))
+
+
+def program_of(mechanism: dp.SparseVector) -> Callable[..., Any]:
+    """Return what `SparseVector` does to values, as a program."""
+    return programs.sparse_vector(
+        mechanism.scale, mechanism.query_scale(), mechanism.count, numeric=mechanism.numeric
+    )
+
+
+def gap_program_of(mechanism: dp.SparseVectorWithGap) -> Callable[..., Any]:
+    """Return what `SparseVectorWithGap` does to values, as a program."""
+    scale, query, count = mechanism.scale, mechanism.query_scale(), mechanism.count
+    margin = Fraction(2 * math.sqrt(2) * 2 * query) if mechanism.adaptive else None
+
+    def leads(answers: Any, noise: Any) -> Any:
+        threshold = noise.laplace(scale)
+        left, out = 2 * count, []
+        for answer in answers:
+            lead = None
+            if margin is not None:
+                far = answer + noise.laplace(2 * query) - threshold
+                if far >= margin:
+                    lead = far
+                    left -= 1
+            if lead is None and left >= 2:
+                near = answer + noise.laplace(query) - threshold
+                if near >= 0:
+                    lead = near
+                    left -= 2
+            out.append(lead)
+            if left == 0:
+                break
+        return out
+
+    return leads
+
+
+@pytest.mark.parametrize("neighbors", ["each", "together"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        dp.SparseVector(scale=3.0, threshold=0),
+        pytest.param(dp.SparseVector(scale=3.0, threshold=0, count=3), marks=pytest.mark.slow),
+        dp.SparseVector(scale=3.0, threshold=0, count=2, monotone=True),
+        dp.SparseVector(scale=3.0, threshold=0, count=2, numeric=5.0),
+        dp.SparseVectorWithGap(scale=3.0, threshold=0, adaptive=False, count=2),
+        dp.SparseVectorWithGap(scale=3.0, threshold=0),
+        pytest.param(
+            dp.SparseVectorWithGap(scale=3.0, threshold=0, count=2), marks=pytest.mark.slow
+        ),
+    ],
+    ids=str,
+)
+def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) -> None:
+    """For every number of values, with the stated epsilon; of the simplest no smaller one holds.
+
+    Where numbers are released of values that move together it is less than what is stated: a
+    value's move costs in its number or in its comparison.
+    """
+    gap = isinstance(mechanism, dp.SparseVectorWithGap)
+    program = gap_program_of(mechanism) if gap else program_of(mechanism)
+    verdict = prove.prove(program, answers="every", neighbors=neighbors)
+    assert isinstance(verdict, prove.Proved), str(verdict)
+    stated = mechanism.loss(1, span=2 if neighbors == "each" else 1).pure()
+    assert float(verdict.least) <= stated
+    if neighbors == "each" or gap or mechanism.numeric is None:
+        assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
+    assert verdict.tight or mechanism.count > 1 or gap
 
 
 def test_the_librarys_gaussian_noise_is_proved() -> None:

@@ -6,18 +6,23 @@ with two neighbours' answers, or says what keeps it open.
 
 from adaptive_dp.prove.checker import ProofError, check
 from adaptive_dp.prove.concentrated import concentrated
+from adaptive_dp.prove.likelihood import delta, log_ratio, probability
 from adaptive_dp.prove.program import Noise, ProgramError, unroll
-from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, log_ratio, probability, prove
+from adaptive_dp.prove.scales import Calibrated, calibrate
+from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, prove
 
 __all__ = [
+    "Calibrated",
     "Noise",
     "ProgramError",
     "ProofError",
     "Proved",
     "Refuted",
     "Undecided",
+    "calibrate",
     "check",
     "concentrated",
+    "delta",
     "log_ratio",
     "probability",
     "prove",

@@ -20,7 +20,7 @@ from functools import lru_cache
 from attrs import define, frozen
 
 from adaptive_dp.prove.alignment import Group, conditions_of
-from adaptive_dp.prove.exact import Form, plus, scaled
+from adaptive_dp.prove.exact import Form, Inequality, implied, plus, scaled
 from adaptive_dp.prove.laws import NoLaw, bounds, fixed, solved
 from adaptive_dp.prove.program import Draw
 
@@ -138,8 +138,9 @@ def _masses(kind: str, b: Fraction) -> tuple[int, Fraction, Fraction, list[int],
 
 
 def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fraction]) -> Enclosed:
-    """Return bounds of the probability of a group at answers: of its density, where expressions
-    are returned.
+    """Return bounds of the probability of a group at answers, or of its density.
+
+    It is a density where expressions are returned.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
         If a condition or an expression is of more draws than can be summed over one by one.
     """
     point = {f"q{i}": Fraction(value) for i, value in enumerate(answers)}
-    conditions = [(fixed(each.form, point), each.strict) for each in conditions_of(group)]
+    conditions = [(fixed(each.form, point), each.strict) for each in _needed(group)]
     equalities = [
         plus(fixed(form, point), {"1": -Fraction(value)})
         for form, value in zip(group.leaf.forms, returned, strict=True)
@@ -155,7 +156,7 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
     whole = any(draw.kind == "geometric" for draw in group.draws)
     if whole and any(draw.kind != "geometric" for draw in group.draws):
         raise NoLaw("geometric noise beside noise that is real")
-    forms: dict[int, Form] = {draw.index: {f"v{draw.index}": ONE} for draw in group.draws}
+    forms: Mapping[int, Form] = {draw.index: {f"v{draw.index}": ONE} for draw in group.draws}
     factor = ONE
     while equalities:
         equality = equalities.pop()
@@ -186,8 +187,8 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
             tables[f"v{draw.index}"] = _Table(first, step, width, list(low), list(high))
             beyond += tail
     for draw in group.draws:
-        form = forms[draw.index]
-        names = [name for name in form if name != "1"]
+        drawn = forms[draw.index]
+        names = [name for name in drawn if name != "1"]
         if names == [f"v{draw.index}"]:
             continue
         if len(names) > 1:
@@ -195,16 +196,26 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
         top = density(draw, ZERO)
         most = (most[0], most[1] * top[1])
         if not names:
-            here = density(draw, form.get("1", ZERO))
+            here = density(draw, drawn.get("1", ZERO))
             number = (number[0] * here[0], number[1] * here[1])
         else:
-            _weigh(tables[names[0]], draw, form[names[0]], form.get("1", ZERO))
+            _weigh(tables[names[0]], draw, drawn[names[0]], drawn.get("1", ZERO))
     total = _summed(tables, conditions, whole)
-    tail = Fraction(beyond, UNIT) * most[1]
     return Enclosed(
         Fraction(total[0], UNIT) * number[0],
-        Fraction(total[1], UNIT) * number[1] + tail,
+        Fraction(total[1], UNIT) * number[1] + Fraction(beyond, UNIT) * most[1],
     )
+
+
+@lru_cache(maxsize=256)
+def _needed(group: Group) -> tuple[Inequality, ...]:
+    """Return a group's conditions without those that the others imply: fewer draws are compared."""
+    kept = conditions_of(group)
+    for each in list(kept):
+        rest = [other for other in kept if other is not each]
+        if len(rest) > 1 and implied(rest, each) is not None:
+            kept = rest
+    return tuple(kept)
 
 
 def _weigh(table: _Table, draw: Draw, slope: Fraction, shift: Fraction) -> None:
@@ -276,13 +287,15 @@ def _between(
         c = form.get("1", ZERO)
         values = sorted(b * x for x in ends)
         for spans, rest, inner in ((sure, values[0], a < 0), (may, values[1], a > 0)):
+            # integers have ties; of real draws a boundary has probability 0
+            above = strict if whole else spans is may
             # a (k step + width, or not) + rest + c >= 0, of the cell's own numbers k
             bound = (-(rest + c) / a - (table.width if inner else ZERO)) / table.step
             if a > 0:
-                k = math.floor(bound) + 1 if strict and whole else math.ceil(bound)
+                k = math.floor(bound) + 1 if above else math.ceil(bound)
                 spans[0] = max(spans[0], k - table.first)
             else:
-                k = math.ceil(bound) - 1 if strict and whole else math.floor(bound)
+                k = math.ceil(bound) - 1 if above else math.floor(bound)
                 spans[1] = min(spans[1], k - table.first + 1)
     return tuple(  # type: ignore[return-value]
         each[max(span[1], 0)] - each[min(span[0], size)] if span[1] > span[0] else 0

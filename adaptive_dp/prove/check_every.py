@@ -123,7 +123,13 @@ def check_every(document: Mapping[str, Any]) -> Fraction:
         plain = json.dumps(trees, sort_keys=True).replace(GUESS, OTHER)
         require(plain == json.dumps(same, sort_keys=True), "a turn depends on a position")
     kinds = {kind for ways in pieces.values() for way in ways for kind, _ in way.draws}
-    require("geometric" not in kinds or radius == 1, "integers move by 1")
+    whole = "geometric" in kinds
+    if whole:  # states are integers then, and so are the differences of two runs
+        require(radius == 1, "integers move by 1")
+        for way in itertools.chain.from_iterable(pieces.values()):
+            for form in way.numbers:
+                units = all(value.denominator == 1 for value in form.values())
+                require(units, "the numbers of a state are integers")
     returned = {str(way.released[0]) for ways in pieces.values() for way in ways if not way.after}
     require(document["neighbors"] in DIRECTIONS, "an unknown relation of neighbours")
     guesses = {False, True} if any(map(kept, returned)) else {False}
@@ -139,6 +145,10 @@ def check_every(document: Mapping[str, Any]) -> Fraction:
         require(radius * found[0].left <= epsilon, "a move costs more than epsilon")
         for place, each in zip(found, case["places"], strict=True):
             _check_place(place, each["turns"], pieces, found, direction, guess)
+            for rule in (way["noise"] for turn in each["turns"] for way in turn["ways"] if way):
+                for shift in map(read_form, rule if whole else ()):
+                    units = all(value.denominator == 1 for value in shift.values())
+                    require(units, "integers move by integers")
     require(not needed, "a direction of moves, or a kind of output, is missing")
     return epsilon
 
@@ -280,8 +290,6 @@ def _check_pair(
     ends = {f"e{j + 1}": each for j, each in enumerate(place.box)} | {"d": direction}
     for i, ((kind, _), shift) in enumerate(zip(one.draws, rule, strict=True)):
         require(kind != "gaussian" or not shift, "Gaussian noise has no finite epsilon")
-        whole = all(value.denominator == 1 for value in shift.values())
-        require(kind != "geometric" or whole, "integers move by integers")
         if kind == "exponential":
             claim = negated((second[f"v{i}"], False))
             require(contradict([*system, claim], next(whys, {})), "noise moves below 0")
@@ -290,7 +298,7 @@ def _check_pair(
     cost = Fraction(0)
     for corner in itertools.product(*(ends[name] or () for name in names)):
         at = dict(zip(names, corner, strict=True)) | {"t": ONE}
-        sizes = [abs(sum(v * at[n] for n, v in shift.items())) for shift in rule]
+        sizes = [abs(sum((v * at[n] for n, v in shift.items()), Fraction(0))) for shift in rule]
         cost = max(
             cost, sum((s / d[1] for s, d in zip(sizes, one.draws, strict=True)), Fraction(0))
         )

@@ -23,7 +23,7 @@ only by the way through it, and else on noise before it: T is a translation on p
 turn, of Jacobian 1. The density changes by at most :math:`e^{\epsilon t}`, as costs add up to at
 most epsilon t. So P[f(q) in S], the integral over the noise that leads to S, is at most
 :math:`e^{\epsilon t}` times the integral over its image, which leads to S at q + d. For geometric
-noise integrals are sums, and moves are integers, as t and d are.
+noise integrals are sums, and moves are integers, as t, d and the states' numbers are.
 
 Where a position is returned that was kept (a noisy maximum), one proof is for all positions: the
 guess is where it is, and places say whether its turn has been; the runs of the first that end
@@ -239,6 +239,10 @@ class Search:
         self.loop, self.low, self.high = loop, low, high
         self.one_moves, self.guess = one_moves, guess
         self.tried = 0
+        # with geometric noise answers, moves and states are integers
+        self.whole = in_integers(loop)
+        # places from which, with any rule, a way of the first run leads to no proof
+        self.hopeless: set[Place] = set()
         self.best: tuple[Fraction, Graph, dict[Place, Fraction]] | None = None
         self.enough: Fraction | None = None
 
@@ -268,27 +272,34 @@ class Search:
     def _grow(self, graph: Graph) -> None:
         """Follow a graph to its end, and try the rules of what has none yet."""
         while graph.pending and not self._done():
+            if not self.hopeless.isdisjoint(graph.known):
+                return
             # the newest first: what an earlier rule leads to is seen before others are chosen
             place, turn = graph.pending[-1]
             pairs: list[Pair | None] = []
-            after: list[Place] = []
             for one in self._piece(place.one, turn).endings:
                 if not counted(one, place, turn, self.guess):
                     pairs += [None] * len(self._piece(place.other, turn).endings)
                     continue
                 key = self._key(place, turn, one)
                 if one.way.draws and key not in graph.rules:
+                    fits = False
                     for rule in self._candidates(place, turn, one):
                         if self._done():
                             return
                         branch = graph.copy()
                         branch.rules[key] = rule
                         # what this rule leads to at once, before others are copied
-                        if self._pairs(branch, place, turn, one, []) is not None:
+                        if self._pairs(branch, place, turn, one) is not None:
+                            fits = True
                             self._grow(branch)
+                    if not fits:
+                        self.hopeless.add(place)
                     return
-                found = self._pairs(graph, place, turn, one, after)
+                found = self._pairs(graph, place, turn, one)
                 if found is None:
+                    if not one.way.draws:
+                        self.hopeless.add(place)
                     return
                 pairs += found
             width = len(self._piece(place.other, turn).endings)
@@ -313,9 +324,7 @@ class Search:
         draws = tuple((draw.kind, draw.scale) for draw in ending.way.draws)
         return place, turn, ending.symbol, draws, ending.way.number if self.by_path else None
 
-    def _pairs(
-        self, graph: Graph, place: Place, turn: Turn, one: Ending, after: list[Place]
-    ) -> list[Pair] | None:
+    def _pairs(self, graph: Graph, place: Place, turn: Turn, one: Ending) -> list[Pair] | None:
         rule = graph.rules[self._key(place, turn, one)] if one.way.draws else ()
         result = []
         for other in self._piece(place.other, turn).endings:
@@ -361,7 +370,7 @@ class Search:
                 if shown is None:
                     return None
                 support.append(shown)
-            if draw.kind == "geometric" and any(v.denominator != 1 for v in shift.values()):
+            if self.whole and any(v.denominator != 1 for v in shift.values()):
                 return None
             if draw.kind == "gaussian" and shift:
                 return None
@@ -381,6 +390,9 @@ class Search:
             tuple(box),
         )
         where = self._known(graph, where)
+        # a turn that costs something and leads back costs that for each answer
+        if where in self.hopeless or (where == place and cost > 0):
+            return None
         bounds: list[Why] = []
         for interval, form, its in zip(where.box, one.numbers, other.numbers, strict=False):
             if interval is not None:
@@ -632,13 +644,27 @@ def _hull(column: Sequence[Any]) -> tuple[Fraction, Fraction]:
     return min(each[0] for each in column), max(each[1] for each in column)
 
 
+def endings_of(loop: Loop) -> list[Ending]:
+    """Return all ways through the parts of a loop."""
+    pieces = [loop.start, *loop.steps.values(), *loop.finishes.values()]
+    return [ending for piece in pieces for ending in piece.endings]
+
+
+def in_integers(loop: Loop) -> bool:
+    """Whether noise is integers, so that answers and their moves must be."""
+    return any(d.kind == "geometric" for ending in endings_of(loop) for d in ending.way.draws)
+
+
 def cases_of(loop: Loop, neighbors: str, enough: Fraction | None) -> list[Case] | None:
     """Return a proof of each direction and kind of output; None if one is not found."""
-    ends = [
-        ending
-        for piece in [loop.start, *loop.steps.values(), *loop.finishes.values()]
-        for ending in piece.endings
-    ]
+    ends = endings_of(loop)
+    if in_integers(loop) and any(
+        value.denominator != 1
+        for ending in ends
+        for form in ending.numbers
+        for value in form.values()
+    ):
+        return None  # the numbers of a state must be integers as well
     kept = any(
         ending.after is None and (repr(GUESS) in ending.symbol or repr(OTHER) in ending.symbol)
         for ending in ends

@@ -58,10 +58,10 @@ class Position:
             "count in a variable that begins again (such as size = 0 where a block is full)"
         )
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _used  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _used
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _used
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _used
-    __bool__ = __int__ = __float__ = __index__ = __str__ = __format__ = _used  # type: ignore[assignment]
+    __bool__ = __int__ = __float__ = __index__ = __str__ = __format__ = _used
     __divmod__ = __and__ = __or__ = __xor__ = __neg__ = __abs__ = __lshift__ = __rshift__ = _used
 
     def __repr__(self) -> str:
@@ -388,7 +388,9 @@ class _Parts:
         ending = [*loop.orelse, *after]
         live = _live(loop.body, _names(loop.target))[0] | _live(ending, set())[0]
         stored = {n for each in [*before, loop, *after] for n in _stores(each)}
-        self.variables = sorted((live & stored) - outputs - {self.noise})
+        if self.noise in stored:
+            self.refuse(f"it assigns to {self.noise}: use another name")
+        self.variables = sorted((live & stored) - outputs)
         self._compile(before, loop, after, sorted(outputs))
 
     def refuse(self, reason: str, node: ast.AST | None = None) -> NoReturn:
@@ -414,19 +416,19 @@ class _Parts:
 
     def _within(self, body: Sequence[ast.stmt], name: str) -> Any:
         """Return what a name is bound to by statements, in the scope of the function."""
-        cells = dict(
-            zip(
-                self.function.__code__.co_freevars,
-                [cell.cell_contents for cell in self.function.__closure__ or ()],
-                strict=True,
-            )
-        )
+        try:
+            contents = [cell.cell_contents for cell in self.function.__closure__ or ()]
+        except ValueError:
+            self.refuse("it reads a name from outside that is not bound yet")
+        cells = dict(zip(self.function.__code__.co_freevars, contents, strict=True))
         outer = ast.parse(f"def outer({', '.join([*cells, *HELPERS])}): return {name}").body[0]
         assert isinstance(outer, ast.FunctionDef)
         outer.body = [*body, *outer.body]
         module = ast.fix_missing_locations(ast.Module([outer], []))
         for node in ast.walk(module):
-            if hasattr(node, "end_lineno"):  # parts that are made here are at no line
+            if isinstance(
+                node, ast.stmt | ast.expr | ast.excepthandler | ast.arg
+            ):  # parts that are made here are at no line
                 node.end_lineno = max(node.end_lineno or 0, node.lineno)
                 node.end_col_offset = max(node.end_col_offset or 0, node.col_offset)
         names: dict[str, Any] = {}

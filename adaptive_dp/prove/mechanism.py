@@ -121,6 +121,11 @@ def _opened(proof: str) -> _Opened:
             f"{document['name']} has a finite domain of answers: no query's values are declared to "
             "have one, so that it is no mechanism of a plan"
         )
+    if "loop" in document:
+        raise DeclarationError(
+            f"{document['name']} was proved for every number of answers: a mechanism of a plan "
+            "needs the proof for its own; write from_function(f, answers=5)"
+        )
     if any(Fraction(r) != 1 for r in document["radii"]):
         raise DeclarationError(
             "ProvedProgram.proof is of answers that move by other radii than 1; scale the answers, "

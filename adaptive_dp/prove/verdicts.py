@@ -22,17 +22,25 @@ from adaptive_dp.prove.alignment import (
     Joined,
     Why,
     conditions_of,
-    groups_of,
     in_integers,
     search,
 )
-from adaptive_dp.prove.cells import NOTHING, Enclosed, enclosed, exponential
+from adaptive_dp.prove.cells import Enclosed
 from adaptive_dp.prove.compare import compare
-from adaptive_dp.prove.every import START, Case, Pair, Place, Turn, cases_of, worst_corner
+from adaptive_dp.prove.every import (
+    START,
+    Case,
+    Pair,
+    Place,
+    Turn,
+    cases_of,
+    endings_of,
+    worst_corner,
+)
 from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
-from adaptive_dp.prove.finite import exact_law, least_exponent, table
-from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law, ratio
-from adaptive_dp.prove.laws import bounds as sum_bounds
+from adaptive_dp.prove.finite import least_exponent, table
+from adaptive_dp.prove.laws import NoLaw, interior
+from adaptive_dp.prove.likelihood import exceeds, law_of, plain, ratio_of
 from adaptive_dp.prove.loops import NOW, Ending, Loop, looped, places, text_of
 from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
 
@@ -73,6 +81,8 @@ class Proved:
         The proof in words, for people.
     measure
         What ``epsilon`` is: ``"epsilon"``, or ``"rho"`` of zCDP.
+    costs
+        What the worst moves cost, by the scales of the noise: how much noise moves, over b.
 
     Examples
     --------
@@ -94,6 +104,7 @@ class Proved:
     document: Mapping[str, Any] = field(repr=False, eq=False)
     words: tuple[str, ...] = field(repr=False, eq=False)
     measure: str = "epsilon"
+    costs: tuple[Mapping[str, Fraction], ...] = field(default=(), repr=False, eq=False)
 
     def __str__(self) -> str:
         what = "DP" if self.measure == "epsilon" else "zCDP"
@@ -153,7 +164,7 @@ class Refuted:
         """A line of Python that computes the loss again."""
         return (
             f"prove.log_ratio({self.name}, {_numbers(self.at)}, {_numbers(self.neighbor)}, "
-            f"{_plain(self.output)!r})"
+            f"{plain(self.output)!r})"
         )
 
     def __str__(self) -> str:
@@ -164,7 +175,7 @@ class Refuted:
             f"REFUTED: {self.name} is not {shown_number(self.epsilon)}-DP for "
             f"{_count(self.answers)}, where {_relation(self.neighbors)}.",
             f"Answers {_numbers(self.at)} and {_numbers(self.neighbor)}, output "
-            f"{_plain(self.output)!r}: {loss}.",
+            f"{plain(self.output)!r}: {loss}.",
         ]
         if math.isinf(self.loss):
             lines.append("The output is possible at the first and impossible at the second.")
@@ -332,14 +343,14 @@ def _same_on_numbers(function: Callable[..., Any], proof: Proved) -> None:
         ) from None
 
 
-def adjacency(kind: str, answers: int, radius: float | Sequence[float] = 1) -> Adjacency:
+def adjacency(kind: str, answers: int, radius: float | Fraction | Sequence[float] = 1) -> Adjacency:
     """Return the relation of neighbours, with a radius for each answer."""
     radii = [radius] * answers if isinstance(radius, int | float | Fraction) else list(radius)
     if len(radii) != answers:
         raise DeclarationError(f"{len(radii)} radii for {answers} answers; give one for each")
     if not all(isinstance(r, int | float | Fraction) and math.isfinite(r) for r in radii):
         raise DeclarationError("a radius must be a finite number")
-    return Adjacency(kind, tuple(map(Fraction, radii)))
+    return Adjacency(kind, tuple(Fraction(r) for r in radii))
 
 
 def _positive(epsilon: float | Fraction) -> Fraction:
@@ -438,6 +449,7 @@ def _proved(program: Program, relation: Adjacency, claim: Fraction, bounds: Boun
         formula(bounds),
         document,
         tuple(_words(bounds)),
+        costs=worst_costs(bounds),
     )
 
 
@@ -537,8 +549,9 @@ def _why(why: Why) -> dict[str, str]:
 SHORT, LONG = (1, 2, 4), (5, 6, 8, 10, 12)
 """The numbers of answers at which a claim for every number of them is looked at: before the search
 for a proof, and after one that has failed."""
-FEW_PATHS, FEW_JOINED = 100, 12
-"""How many paths are looked at there, and how many where some return the same."""
+FEW_PATHS, FEW, FEW_JOINED = 100, 40, 12
+"""How many paths are looked at there: for a counterexample, for whether a proof is tight, and where
+some paths return the same, or numbers."""
 
 
 def _every(
@@ -561,7 +574,7 @@ def _every(
     least = None if cases is None else size * max(case.epsilon() for case in cases)
     if cases and loop is not None and least is not None and (claim is None or least <= claim):
         if lower is not None and lower < least:  # whether it is attained at more answers
-            longer, _ = _at_lengths(function, LONG, neighbors, size, None, least)
+            longer, _ = _at_lengths(function, LONG, neighbors, size, None, least, FEW)
             lower = None if longer is None else max(lower, longer)
         # both bounds are theorems
         assert lower is not None
@@ -595,6 +608,7 @@ def _at_lengths(
     radius: Fraction,
     claim: Fraction | None,
     enough: Fraction | None = None,
+    most_paths: int = FEW_PATHS,
 ) -> tuple[Fraction | None, Refuted | None]:
     """Return a lower bound of the loss (None: it is infinite), and a counterexample to a claim."""
     lower: Fraction | None = Fraction(0)
@@ -602,12 +616,13 @@ def _at_lengths(
         if lower is not None and lower == enough:
             break
         try:
-            program = unroll(function, n, most_paths=FEW_PATHS)
+            program = unroll(function, n, most_paths=most_paths)
         except ProgramError:
             continue  # too many paths, or a program that needs more answers
         paths = program.paths()
         outputs = {(path.leaf.skeleton, str(path.leaf.forms)) for path in paths}
-        if len(outputs) < len(paths) and len(paths) > FEW_JOINED:
+        alone = len(outputs) == len(paths) and not any(path.leaf.forms for path in paths)
+        if not alone and len(paths) > FEW_JOINED:
             continue
         relation = adjacency(neighbors, n, radius)
         bounds = search(program, relation, claim)
@@ -664,6 +679,7 @@ def _proved_for_every(
         " + ".join(_over(value, label) for label, value in costs.items()) or "0",
         document,
         tuple(_words_for_every(loop, cases)),
+        costs=(costs,),
     )
     _same_on_numbers(function, proof)
     return proof
@@ -776,9 +792,7 @@ def _worst_turns(loop: Loop, case: Case) -> list[tuple[Ways, Pair]]:
 
 def _words_for_every(loop: Loop, cases: Sequence[Case]) -> Iterator[str]:
     """Yield the proof in words: the rules by which noise moves, and what stays between turns."""
-    if any(in_integers(way.way.draws) for way in loop.start.endings) or any(
-        in_integers(way.way.draws) for piece in loop.steps.values() for way in piece.endings
-    ):
+    if any(in_integers(ending.way.draws) for ending in endings_of(loop)):
         yield "Its answers are integers, as geometric noise is."
     yield "t is how far answers move at most, and d how far the turn's own answer does."
     lines: dict[str, None] = {}
@@ -848,7 +862,7 @@ def _shown_shift(shift: Form, names: Sequence[str]) -> str:
 def _box_words(loop: Loop, place: Place) -> str:
     parts = []
     for name, ends in zip(_number_names(loop, place.one), place.box, strict=False):
-        if ends is None or ends == (0, 0):
+        if ends is None or not any(ends):
             continue
         low, high = (shown_form({"t": end} if end else {}) for end in ends)
         parts.append(f"{name} has moved by {low if low == high else f'{low} to {high}'}")
@@ -872,8 +886,8 @@ def _cost_by_scale(group: Group, aligned: Aligned) -> dict[str, Fraction]:
     return costs
 
 
-def formula(bounds: Bounds) -> str:
-    """Return the loss by the scales: the cost of the worst moves, such as ``1/b_t + 2/b_q``."""
+def worst_costs(bounds: Bounds) -> tuple[dict[str, Fraction], ...]:
+    """Return what the worst moves cost, by the scales."""
     worst: list[dict[str, Fraction]] = []
     for group in _translated(bounds):
         for aligned in group.moves:
@@ -887,13 +901,16 @@ def formula(bounds: Bounds) -> str:
         costs = {_label(draw): joined.epsilon * draw.scale} if alone else {"1": joined.epsilon}
         if joined.epsilon == bounds.upper and costs not in worst:
             worst.append(costs)
-    worst = [costs for costs in worst if costs][:3]
+    return tuple(costs for costs in worst if costs)
+
+
+def formula(bounds: Bounds) -> str:
+    """Return the loss by the scales: the cost of the worst moves, such as ``1/b_t + 2/b_q``."""
     texts = [
-        " + ".join(f"{_over(value, label)}" for label, value in costs.items()) for costs in worst
+        " + ".join(f"{_over(value, label)}" for label, value in costs.items())
+        for costs in worst_costs(bounds)[:3]
     ]
-    if not texts:
-        return "0"
-    return " = ".join(texts)
+    return " = ".join(texts) or "0"
 
 
 def _over(value: Fraction, label: str) -> str:
@@ -953,14 +970,6 @@ def _numbers(values: Sequence[Fraction]) -> str:
     )
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value))
-    if isinstance(value, Fraction):
-        return int(value) if value.denominator == 1 else float(value)
-    return value
-
-
 def _above(value: Fraction) -> str:
     """Return a bound for people, rounded up where it is cut."""
     text = shown_number(value)
@@ -989,48 +998,6 @@ def _relation(relation: Adjacency) -> str:
 
 def _same_output(groups: Sequence[Group], skeleton: str) -> list[Group]:
     return [group for group in groups if group.leaf.skeleton == skeleton]
-
-
-Law = Sum | Enclosed
-
-
-def _law(members: Sequence[tuple[Group, Sequence[Fraction]]], answers: Sequence[Fraction]) -> Law:
-    """Return the probability (or density) of groups with what they return: exact, or enclosed."""
-    total: Sum = {}
-    try:
-        for group, returned in members:
-            for exponent, factor in law(group, answers, returned).items():
-                total[exponent] = total.get(exponent, Fraction(0)) + factor
-    except NoLaw:
-        return sum((enclosed(group, answers, values) for group, values in members), NOTHING)
-    return {s: c for s, c in total.items() if c}
-
-
-def _enclosed(law_: Law) -> Enclosed:
-    return law_ if isinstance(law_, Enclosed) else Enclosed(*sum_bounds(law_, 60))
-
-
-def _exceeds(one: Law, other: Law, epsilon: Fraction) -> bool:
-    """Whether ``one > e^epsilon other``, proven."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return exceeds(one, other, epsilon) is True
-    return _enclosed(one).low > exponential(epsilon)[1] * _enclosed(other).high
-
-
-def _log_ratio(one: Law, other: Law) -> float:
-    """Return the logarithm of a ratio; of enclosed laws, what it is at least."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return ratio(one, other)
-    low, high = _enclosed(one).low, _enclosed(other).high
-    if not low:
-        return math.nan if high else math.inf
-    if not high:
-        return math.inf
-    return (
-        math.log(low.numerator)
-        - math.log(low.denominator)
-        - (math.log(high.numerator) - math.log(high.denominator))
-    )
 
 
 def _refuted(
@@ -1119,14 +1086,14 @@ def _shown(
 ) -> Refuted | None:
     """Return the counterexample of two answers and an output, if it is one."""
     both = [(group, returned) for group in members]
-    one = _law(both, at)
+    one = law_of(both, at)
     if not one:
         return None
-    other = _law(both, neighbor)
-    if not _exceeds(one, other, claim):
+    other = law_of(both, neighbor)
+    if not exceeds(one, other, claim):
         return None
     output = _output(members[0].leaf.skeleton, returned)
-    loss = _log_ratio(one, other) if other else math.inf
+    loss = ratio_of(one, other) if other else math.inf
     return _counterexample(program, relation, claim, bounds, at, neighbor, output, loss)
 
 
@@ -1171,7 +1138,7 @@ def _attained(program: Program, relation: Adjacency, bounds: Bounds) -> bool:
     for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
         try:
             one, other = (
-                _law([(group, values) for group in members], where) for where in (at, neighbor)
+                law_of([(group, values) for group in members], where) for where in (at, neighbor)
             )
         except NoLaw:
             return False
@@ -1227,122 +1194,6 @@ def _output(skeleton: str, returned: Sequence[Fraction]) -> Any:
         return next(numbers) if x is ... else x
 
     return filled(ast.literal_eval(skeleton))
-
-
-def log_ratio(
-    function: Callable[..., Any], answers: Sequence[float], neighbor: Sequence[float], output: Any
-) -> float:
-    """Return the logarithm of the ratio of an output's probabilities at two answers, exactly.
-
-    Of densities, where the function returns numbers that depend on noise. The result is rounded
-    from exact sums of exponentials; nothing is sampled. With Gaussian or geometric noise it is what
-    the ratio is at least, by proven bounds (`probability` has both of them).
-
-    Parameters
-    ----------
-    function
-        ``f(answers, noise)``.
-    answers, neighbor
-        Two vectors of answers.
-    output
-        What it returns.
-
-    Raises
-    ------
-    DeclarationError
-        If the output is not one of the function, or its law is not found exactly.
-
-    Examples
-    --------
-    >>> from adaptive_dp import prove
-    >>> def above(answers, noise):
-    ...     return answers[0] + noise.laplace(2) > 0
-    >>> round(prove.log_ratio(above, [9], [8], False), 6)
-    -0.5
-    """
-    laws = [exact_law(function, [Fraction(x) for x in each]) for each in (answers, neighbor)]
-    if laws[0] is not None and laws[1] is not None:
-        first, second = (each.get(repr(output), Fraction(0)) for each in laws if each is not None)
-        if not first:
-            return -math.inf if second else math.nan
-        return math.log(first / second) if second else math.inf
-    name, members = _members(function, len(answers), output)
-    try:
-        one, other = (_law(members, [Fraction(x) for x in where]) for where in (answers, neighbor))
-    except NoLaw as error:
-        raise DeclarationError(f"the law of {name} is not found: {error}") from None
-    if not one:
-        return -math.inf if other else math.nan
-    return _log_ratio(one, other) if other else math.inf
-
-
-def probability(
-    function: Callable[..., Any], answers: Sequence[float], output: Any
-) -> tuple[Fraction, Fraction]:
-    """Return proven bounds of the probability of an output; of its density, if it has numbers.
-
-    Parameters
-    ----------
-    function
-        ``f(answers, noise)``.
-    answers
-        Where.
-    output
-        What it returns.
-
-    Raises
-    ------
-    DeclarationError
-        If the output is not one of the function, or its law is not found.
-
-    Examples
-    --------
-    >>> from adaptive_dp import prove
-    >>> low, high = prove.probability(lambda q, noise: q[0] + noise.gaussian(1) > 0, [2], True)
-    >>> bool(low <= 0.97724986805182 <= high), float(high - low) < 0.001
-    (True, True)
-    """
-    exact_ = exact_law(function, [Fraction(x) for x in answers])
-    if exact_ is not None:
-        chance = exact_.get(repr(output), Fraction(0))
-        return chance, chance
-    _, members = _members(function, len(answers), output)
-    try:
-        found = _enclosed(_law(members, [Fraction(x) for x in answers]))
-    except NoLaw as error:
-        raise DeclarationError(f"the law is not found: {error}") from None
-    return found.low, found.high
-
-
-def _members(
-    function: Callable[..., Any], answers: int, output: Any
-) -> tuple[str, list[tuple[Group, Sequence[Fraction]]]]:
-    """Return a program's groups that return an output, with the numbers in it."""
-    program = unroll(function, answers)
-    members: list[tuple[Group, Sequence[Fraction]]] = []
-    for group in groups_of(program):
-        found = _matched(ast.literal_eval(group.leaf.skeleton), output)
-        if found is not None:
-            members.append((group, found))
-    # an output that is a constant on some paths has a probability: densities are nothing beside it
-    fewest = min((len(returned) for _, returned in members), default=0)
-    members = [(group, returned) for group, returned in members if len(returned) == fewest]
-    if not members:
-        raise DeclarationError(f"{program.name} returns no {_plain(output)!r}")
-    return program.name, members
-
-
-def _matched(skeleton: Any, output: Any) -> list[Fraction] | None:
-    """Return the numbers at the places of a skeleton; None if an output is not of its form."""
-    if skeleton is ...:
-        number = isinstance(output, int | float | Fraction) and not isinstance(output, bool)
-        return [Fraction(output)] if number else None
-    if isinstance(skeleton, list | tuple):
-        if type(output) is not type(skeleton) or len(output) != len(skeleton):
-            return None
-        parts = [_matched(s, o) for s, o in zip(skeleton, output, strict=True)]
-        return None if any(p is None for p in parts) else [x for p in parts for x in p or ()]
-    return [] if type(output) is type(skeleton) and output == skeleton else None
 
 
 # -----------------------------------------------------------------------------

@@ -1,0 +1,262 @@
+"""How likely an output is: exactly or between proven bounds, at answers, and at two of them."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.prove.alignment import Group, groups_of
+from adaptive_dp.prove.cells import NOTHING, Enclosed, enclosed, exponential
+from adaptive_dp.prove.finite import exact_law
+from adaptive_dp.prove.laws import NoLaw, Sum, law, ratio
+from adaptive_dp.prove.laws import bounds as sum_bounds
+from adaptive_dp.prove.laws import exceeds as sum_exceeds
+from adaptive_dp.prove.program import unroll
+
+Law = Sum | Enclosed
+"""An exact law, or bounds of one."""
+
+
+def law_of(members: Sequence[tuple[Group, Sequence[Fraction]]], answers: Sequence[Fraction]) -> Law:
+    """Return the probability (or density) of groups with what they return: exact, or enclosed."""
+    total: Sum = {}
+    try:
+        for group, returned in members:
+            for exponent, factor in law(group, answers, returned).items():
+                total[exponent] = total.get(exponent, Fraction(0)) + factor
+    except NoLaw:
+        return sum((enclosed(group, answers, values) for group, values in members), NOTHING)
+    return {s: c for s, c in total.items() if c}
+
+
+def _enclosed(law_: Law) -> Enclosed:
+    return law_ if isinstance(law_, Enclosed) else Enclosed(*sum_bounds(law_, 60))
+
+
+def exceeds(one: Law, other: Law, epsilon: Fraction) -> bool:
+    """Whether ``one > e^epsilon other``, proven."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return sum_exceeds(one, other, epsilon) is True
+    return _enclosed(one).low > exponential(epsilon)[1] * _enclosed(other).high
+
+
+def ratio_of(one: Law, other: Law) -> float:
+    """Return the logarithm of a ratio; of enclosed laws, what it is at least."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return ratio(one, other)
+    low, high = _enclosed(one).low, _enclosed(other).high
+    if not low:
+        return math.nan if high else math.inf
+    if not high:
+        return math.inf
+    return (
+        math.log(low.numerator)
+        - math.log(low.denominator)
+        - (math.log(high.numerator) - math.log(high.denominator))
+    )
+
+
+def log_ratio(
+    function: Callable[..., Any], answers: Sequence[float], neighbor: Sequence[float], output: Any
+) -> float:
+    """Return the logarithm of the ratio of an output's probabilities at two answers, exactly.
+
+    Of densities, where the function returns numbers that depend on noise. The result is rounded
+    from exact sums of exponentials; nothing is sampled. With Gaussian or geometric noise it is what
+    the ratio is at least, by proven bounds (`probability` has both of them).
+
+    Parameters
+    ----------
+    function
+        ``f(answers, noise)``.
+    answers, neighbor
+        Two vectors of answers.
+    output
+        What it returns.
+
+    Raises
+    ------
+    DeclarationError
+        If the output is not one of the function, or its law is not found exactly.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def above(answers, noise):
+    ...     return answers[0] + noise.laplace(2) > 0
+    >>> round(prove.log_ratio(above, [9], [8], False), 6)
+    -0.5
+    """
+    laws = [exact_law(function, [Fraction(x) for x in each]) for each in (answers, neighbor)]
+    if laws[0] is not None and laws[1] is not None:
+        first, second = (each.get(repr(output), Fraction(0)) for each in laws if each is not None)
+        if not first:
+            return -math.inf if second else math.nan
+        return math.log(first / second) if second else math.inf
+    name, members = _members(function, len(answers), output)
+    try:
+        one, other = (
+            law_of(members, [Fraction(x) for x in where]) for where in (answers, neighbor)
+        )
+    except NoLaw as error:
+        raise DeclarationError(f"the law of {name} is not found: {error}") from None
+    if not one:
+        return -math.inf if other else math.nan
+    return ratio_of(one, other) if other else math.inf
+
+
+def probability(
+    function: Callable[..., Any], answers: Sequence[float], output: Any
+) -> tuple[Fraction, Fraction]:
+    """Return proven bounds of the probability of an output; of its density, if it has numbers.
+
+    Parameters
+    ----------
+    function
+        ``f(answers, noise)``.
+    answers
+        Where.
+    output
+        What it returns.
+
+    Raises
+    ------
+    DeclarationError
+        If the output is not one of the function, or its law is not found.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> low, high = prove.probability(lambda q, noise: q[0] + noise.gaussian(1) > 0, [2], True)
+    >>> bool(low <= 0.97724986805182 <= high), float(high - low) < 0.001
+    (True, True)
+    """
+    exact_ = exact_law(function, [Fraction(x) for x in answers])
+    if exact_ is not None:
+        chance = exact_.get(repr(output), Fraction(0))
+        return chance, chance
+    _, members = _members(function, len(answers), output)
+    try:
+        found = _enclosed(law_of(members, [Fraction(x) for x in answers]))
+    except NoLaw as error:
+        raise DeclarationError(f"the law is not found: {error}") from None
+    return found.low, found.high
+
+
+def delta(
+    function: Callable[..., Any],
+    answers: Sequence[float],
+    neighbor: Sequence[float],
+    epsilon: float,
+) -> tuple[Fraction, Fraction]:
+    r"""Return proven bounds of the delta that an epsilon needs between two vectors of answers.
+
+    The larger of :math:`\sum_o \max(0, P(o) - e^\epsilon Q(o))` and the same with P and Q
+    exchanged. For programs that return constants, such as which test was passed, with any noise:
+    Gaussian and Laplace together. It is of these two vectors: of others delta may be larger.
+
+    Parameters
+    ----------
+    function
+        ``f(answers, noise)``.
+    answers, neighbor
+        Two vectors of answers.
+    epsilon
+        The claim.
+
+    Raises
+    ------
+    DeclarationError
+        If it returns numbers that depend on noise, or its law is not found.
+
+    Examples
+    --------
+    Of Gaussian noise, a test at half of the sum shows what the noise loses at epsilon = 0:
+
+    >>> from adaptive_dp import prove
+    >>> def test(answers, noise):
+    ...     return answers[0] + noise.gaussian(1) > 0.5
+    >>> low, high = prove.delta(test, [0], [1], 0)  # 2 Phi(1/2) - 1
+    >>> bool(low <= 0.38292492254802624 <= high), float(high - low) < 0.001
+    (True, True)
+    """
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise DeclarationError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
+    program = unroll(function, len(answers))
+    members: dict[str, list[tuple[Group, Sequence[Fraction]]]] = {}
+    for group in groups_of(program):
+        if group.leaf.forms:
+            raise DeclarationError(
+                f"{program.name} returns numbers that depend on noise: delta is bounded for "
+                "programs that return constants"
+            )
+        members.setdefault(group.leaf.skeleton, []).append((group, ()))
+    one_way, other_way = NOTHING, NOTHING
+    # e^epsilon, of the number as it is written
+    growth = exponential(
+        Fraction(repr(epsilon)) if isinstance(epsilon, float) else Fraction(epsilon)
+    )
+    for each in members.values():
+        try:
+            one, other = (
+                _enclosed(law_of(each, [Fraction(x) for x in where]))
+                for where in (answers, neighbor)
+            )
+        except NoLaw as error:
+            raise DeclarationError(f"the law of {program.name} is not found: {error}") from None
+        one_way += _above(one, other, growth)
+        other_way += _above(other, one, growth)
+    low = max(one_way.low, other_way.low)
+    return low, min(max(one_way.high, other_way.high), Fraction(1))
+
+
+def _above(one: Enclosed, other: Enclosed, growth: tuple[Fraction, Fraction]) -> Enclosed:
+    """Return bounds of what one is above ``e^epsilon`` times the other; 0 if it is not."""
+    return Enclosed(
+        max(one.low - growth[1] * other.high, Fraction(0)),
+        max(one.high - growth[0] * other.low, Fraction(0)),
+    )
+
+
+def _members(
+    function: Callable[..., Any], answers: int, output: Any
+) -> tuple[str, list[tuple[Group, Sequence[Fraction]]]]:
+    """Return a program's groups that return an output, with the numbers in it."""
+    program = unroll(function, answers)
+    members: list[tuple[Group, Sequence[Fraction]]] = []
+    for group in groups_of(program):
+        found = _matched(ast.literal_eval(group.leaf.skeleton), output)
+        if found is not None:
+            members.append((group, found))
+    # an output that is a constant on some paths has a probability: densities are nothing beside it
+    fewest = min((len(returned) for _, returned in members), default=0)
+    members = [(group, returned) for group, returned in members if len(returned) == fewest]
+    if not members:
+        raise DeclarationError(f"{program.name} returns no {plain(output)!r}")
+    return program.name, members
+
+
+def _matched(skeleton: Any, output: Any) -> list[Fraction] | None:
+    """Return the numbers at the places of a skeleton; None if an output is not of its form."""
+    if skeleton is ...:
+        number = isinstance(output, int | float | Fraction) and not isinstance(output, bool)
+        return [Fraction(output)] if number else None
+    if isinstance(skeleton, list | tuple):
+        if type(output) is not type(skeleton) or len(output) != len(skeleton):
+            return None
+        parts = [_matched(s, o) for s, o in zip(skeleton, output, strict=True)]
+        return None if any(p is None for p in parts) else [x for p in parts for x in p or ()]
+    return [] if type(output) is type(skeleton) and output == skeleton else None
+
+
+def plain(value: Any) -> Any:
+    """Return an output with numbers as people write them."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain, value))
+    if isinstance(value, Fraction):
+        return int(value) if value.denominator == 1 else float(value)
+    return value
