@@ -383,6 +383,8 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
         bounds = _exact(spends, delta)
         for compute in (
             _largest_outcome,
+            _apart,
+            _by_number,
             _surely_rare,
             _on_contour,
             _rare,
@@ -526,6 +528,34 @@ def _rare(
     return rare.epsilon(spends, delta) if _promising(_rare, spends, delta) else None
 
 
+def _apart(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return 0 for samples that no test tells apart with a larger probability than delta."""
+    if not _sampled(spends):
+        return None
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.apart(spends, delta)
+
+
+def _sampled(spends: contour.Spends) -> bool:
+    return all(type(_forward(pair)) is SampledGaussianPair for pair, _ in spends)
+
+
+def _forward(pair: Pair) -> Pair:
+    return pair.pair if isinstance(pair, Reversed) else pair
+
+
+def _by_number(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket of samples of little noise, by how many losses are large."""
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.by_number(spends, delta, bounds)
+
+
 def _by_participation(
     spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds | None:
@@ -562,6 +592,13 @@ def _rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
     from accountants.distribution import rare  # here: most questions do without
 
     return rare.profile(spends, epsilons)
+
+
+def _numbered(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds of samples of little noise, by how many losses are large."""
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.by_number_profile(spends, epsilons)
 
 
 def _surely_rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
@@ -909,6 +946,7 @@ _Method = tuple[Callable[[_Spends, Array], tuple[Array, Array] | None], float]
 
 _METHODS: tuple[_Method, ...] = (
     (_nobody, _FINE),
+    (_numbered, _FINE),
     (_evenly_spaced, _FINE),
     (_surely_rarely, _FINE),
     (_decaying, _FINE),
