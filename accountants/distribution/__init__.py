@@ -392,6 +392,9 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
         bounds = _exact(spends, delta)
         for compute in (
             _largest_outcome,
+            _scattered_soon,
+            _apart,
+            _by_number,
             _surely_rare,
             _on_contour,
             _rare,
@@ -400,6 +403,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
             _lucky,
             _enumerated,
             _closed,
+            _scattered,
             _spread_soon,
             _on_pieces,
             _sum_of_parts,
@@ -535,6 +539,34 @@ def _rare(
     return rare.epsilon(spends, delta) if _promising(_rare, spends, delta) else None
 
 
+def _apart(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return 0 for samples that no test tells apart with a larger probability than delta."""
+    if not _sampled(spends):
+        return None
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.apart(spends, delta)
+
+
+def _sampled(spends: contour.Spends) -> bool:
+    return all(type(_forward(pair)) is SampledGaussianPair for pair, _ in spends)
+
+
+def _forward(pair: Pair) -> Pair:
+    return pair.pair if isinstance(pair, Reversed) else pair
+
+
+def _by_number(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket of samples of little noise, by how many losses are large."""
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.by_number(spends, delta, bounds)
+
+
 def _by_participation(
     spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds | None:
@@ -571,6 +603,13 @@ def _rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
     from accountants.distribution import rare  # here: most questions do without
 
     return rare.profile(spends, epsilons)
+
+
+def _numbered(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds of samples of little noise, by how many losses are large."""
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.by_number_profile(spends, epsilons)
 
 
 def _surely_rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
@@ -612,6 +651,51 @@ def _spread_soon(
     the bounds have.
     """
     return _spread(spends, delta, bounds, most) if _many_atoms(spends) else None
+
+
+def _scattered(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket of atoms that lie anywhere, spread over a fine lattice."""
+    if not _atomic(spends):
+        return None
+    from accountants.distribution import enumeration, lattice  # here: most questions do without
+
+    if len(spends) > _TRANSFORMS:
+        spends = enumeration.grouped(spends)
+    if not _spreadable(spends):
+        return None
+    try:
+        return lattice.scattered(spends, delta)
+    except InapplicableError:
+        return None
+
+
+def _scattered_soon(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the same of many atoms, which take other methods long."""
+    if not _many_to_spread(spends):
+        return None
+    return _scattered(spends, delta, bounds, most)
+
+
+def _many_to_spread(spends: contour.Spends) -> bool:
+    return _spreadable(spends) and _count_of_atoms(spends) > _FEW_ATOMS
+
+
+_FEW_ATOMS = 64
+"""Of more atoms a fine lattice is asked before a contour is."""
+
+
+def _spreadable(spends: contour.Spends) -> bool:
+    """Whether these are a few pairs of atoms alone, paid not too many times."""
+    few = len(spends) <= _TRANSFORMS and sum(times for _, times in spends) <= _SPREADS
+    return few and _atomic(spends)
+
+
+_SPREADS = 1000
+"""Of more copies the moments decay."""
 
 
 def _many_atoms(spends: contour.Spends) -> bool:
@@ -883,6 +967,23 @@ def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
     return spends[0][0].composed(spends[0][1], epsilons) if len(spends) == 1 else None
 
 
+def _over_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds of atoms that lie anywhere, spread over a fine lattice."""
+    if not _spreadable(spends):
+        return None
+    from accountants.distribution import lattice  # here: most questions do without
+
+    try:
+        return lattice.scattered_profile(spends, epsilons)
+    except InapplicableError:
+        return None
+
+
+def _many_over_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the same of many atoms, which take other methods long."""
+    return _over_lattice(spends, epsilons) if _many_to_spread(spends) else None
+
+
 def _with_luck(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """Return the bounds of steps of which few have a large loss; None of others."""
     if len(spends) > 1:
@@ -918,13 +1019,16 @@ _Method = tuple[Callable[[_Spends, Array], tuple[Array, Array] | None], float]
 
 _METHODS: tuple[_Method, ...] = (
     (_nobody, _FINE),
+    (_numbered, _FINE),
     (_evenly_spaced, _FINE),
+    (_many_over_lattice, _FINE),
     (_surely_rarely, _FINE),
     (_decaying, _FINE),
     (_rarely, _FINE),
     (_outcomes, _FINE),
     (_copies, _FINE),
     (contour.profile, _FINE),
+    (_over_lattice, _FINE),
     (_with_luck, _FINE),
     (_folded, _LOOSE),  # of a lattice less is expected
 )

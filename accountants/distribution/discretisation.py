@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from accountants.errors import InapplicableError
@@ -272,6 +272,49 @@ def law_of_atoms(atoms: Atoms, tilt: float, side: int) -> Law:
         stray=0.0,
         lost=lost,
     )
+
+
+def laws_of_spread_atoms(pair: FinitePair, grid: Grid, tilt: float) -> tuple[Law, Law]:
+    """Return the law of atoms that are spread over the lattice, each to the points beside it.
+
+    As in `law_above` an atom keeps its masses under P and under Q, but for a move of its loss by
+    rounding: up in the first law, down in the second. Atoms below the grid's anchor move up to it;
+    in the second law they are not meant to be there (`Law.stray`).
+    """
+    losses, p = np.array(pair.losses), np.array(pair.p)
+    h, few = grid.step, losses < grid.anchor
+    if few.any():
+        losses = np.append(grid.anchor, losses[~few])
+        p = np.append(float(p[few].sum()), p[~few])
+    at = np.floor((losses - grid.anchor) / h)
+    within = np.clip((losses - grid.anchor) - at * h, 0.0, h)
+    share = np.expm1(-within) / math.expm1(-h)  # what goes to the right
+    index = at.astype(np.int64)
+    masses = np.zeros(int(index[-1]) + 2)
+    masses += np.bincount(index, p * (1 - share), len(masses))
+    masses += np.bincount(index + 1, p * share, len(masses))
+    centre, log_mass, weights, steps = _tilted(masses, tilt)
+    total = float(weights.sum())
+    if not 0 < total < math.inf:
+        raise InapplicableError(f"{pair!r} has no mass on its lattice")
+    # of the losses, of their places in the cells, and of the shares, which are the next loss's
+    largest = float(np.abs(pair.losses).max()) + abs(grid.anchor) + h
+    slip = largest * (pair.loss_error * (1 + 1e-9) + 16 * UNIT)
+    above = Law(
+        first=0,
+        weights=weights / total,
+        log_mass=log_mass + math.log(total),
+        centre=centre,
+        tilt=tilt,
+        offset=(grid.anchor, slip),
+        error=pair.error + 4 * UNIT * (steps + 8 + len(p)) + 1e-290 / total,
+        tail_error=0.0,
+        stray=0.0,
+        lost=1e-300 * float(np.count_nonzero(p == 0)),
+    )
+    # the tilted mass of what is not meant to be there, which is at index 0
+    stray = float(weights[0]) / total * (1 + 1e-9) + 1e-290 if few.any() else 0.0
+    return above, evolve(above, offset=(grid.anchor, -slip), stray=stray)
 
 
 def _aligned(pair: Pair, grid: Grid, tilt: float) -> tuple[Cells, Array, float]:

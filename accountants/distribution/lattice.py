@@ -20,10 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from accountants.distribution.contour import chernoff_factor
 from accountants.distribution.convolution import (
@@ -37,10 +37,12 @@ from accountants.distribution.convolution import (
 )
 from accountants.distribution.discretisation import (
     CELLS,
+    Grid,
     Law,
     law_above,
     law_below,
     law_of_atoms,
+    laws_of_spread_atoms,
 )
 from accountants.distribution.tilting import (
     Cumulant,
@@ -54,7 +56,9 @@ from accountants.distribution.tilting import (
     cumulant,
     exact_lattice,
     finest_step,
+    finite_of,
     lower_end,
+    tilted_floor,
     upper_end,
 )
 from accountants.errors import DomainError, InapplicableError, integer
@@ -98,8 +102,10 @@ def composed_bracket(
     return _profile(upper, around, size, outer, 1), _profile(lower, around, size, inner, -1)
 
 
-def _composed(laws: _Laws, around: Window, step: float, size: int) -> _Composed:
-    total, exact = compose(laws, size), Fraction(step)
+def _composed(
+    laws: _Laws, around: Window, step: float, size: int, total: Sum | None = None
+) -> _Composed:
+    total, exact = total or compose(laws, size), Fraction(step)
     # exact: a rounded origin times many mechanisms would move the answer
     offsets = (times * (Fraction(law.offset[0]) + Fraction(law.offset[1])) for law, times in laws)
     origin = sum(offsets, Fraction()) + total.centre * exact
@@ -361,6 +367,13 @@ class _Plan:
     def _width(self) -> float:
         return max(self.span[1] - self.span[0], 1e-300)
 
+    @property
+    def deviation(self) -> float:
+        """Return the deviation of the sum, about."""
+        tilts = np.array([0.0, 1e-2, 2e-2]) / self._width()
+        left, middle, right = self.cumulant(tilts).tolist()
+        return math.sqrt(max(left - 2 * middle + right, 0.0)) / float(tilts[1])
+
     def is_exact(self, around: Window) -> bool:
         """Whether a lattice of a useful length holds all losses: then nothing is spread."""
         return self.exact is not None and self.exact.size(around, LENGTH) is not None
@@ -421,3 +434,204 @@ def _ends(counts: list[tuple[Pair, int]], log_delta: float) -> Ends:
     above = max(math.exp(max(log_delta - 30, -660)) / total, 1e-290)
     below = max(1e-18 / total, 1e-290)
     return [(lower_end(pair, below), upper_end(pair, above)) for pair, _ in counts]
+
+
+# -----------------------------------------------------------------------------
+# Atoms that lie anywhere, spread over a fine lattice: the upper law serves from below as well.
+#
+# Let U be the hockey-stick of a composition in which every atom l is spread over the points a and
+# ``b = a + h`` beside it (`laws_of_spread_atoms`). What one of the k spreads adds, given the sum R
+# of all other losses, is the gap between a chord and ``(1 - e^{eps - R - L})_+``, convex in e^-L
+# and of a bend at ``L = eps - R`` alone: 0 where the bend is not between a and b, else at most the
+# gap where it is at l, ``u (1 - e^{l - b})``, u the share of b. With ``l = a + t h`` it is
+# ``u <= t / (1 - h/2)``, so the gap is at most ``t (1 - t) h / (1 - h/2) <= h / (4 - 2h)``. Replace
+# the k copies one by one. Let A be the event that the bend is between a and b. There the sum S of
+# all losses, all of them spread, is off from eps by h at most, and by what spreading moves the
+# other ones, D. Given all atoms, D is a sum of less than k independent moves, each in an interval
+# of length h and of a mean of at most ``h^2 / 6``. By Hoeffding's inequality (1963, Thm 2) it is
+# beyond ``m h + k h^2 / 6`` with probability ``2 e^{-2 m^2 / k}`` at most, whatever the atoms, so
+# that ``P(A) (1 - 2 e^{-2 m^2 / k}) <= P(|S - eps| <= w)``, ``w = (m + 1) h + k h^2 / 6``, and
+#
+# ``U(eps) - k h / (4 - 2h) P(|S - eps| <= w) / (1 - 2 e^{-2 m^2 / k}) <= delta(eps) <= U(eps)``.
+#
+# The last probability is of the order of w: both ends are ``O(k^{3/2} h^2)`` apart, wherever the
+# atoms lie. D is never beyond ``(k - 1) h``, without Hoeffding.
+
+
+@frozen(slots=False, eq=False)
+class Spread:
+    """A composition of atoms that are spread over a lattice, in a window."""
+
+    above: Profile
+    below: Profile
+    composed: _Composed
+    count: int
+    moved: float
+    """By how much the lower law's losses are less than the upper one's."""
+
+    @cached_property
+    def _reach(self) -> tuple[float, float]:
+        """Return ``m + 1`` and ``1 / (1 - 2 e^{-2 m^2 / k})``, m about the best."""
+        k = self.count
+        best = float(k), 1.0
+        for m in range(1, min(k, 8 * math.isqrt(k) + 8)):
+            seldom = 2 * math.exp(-2 * m * m / k)
+            if seldom < 1 and (m + 1) / (1 - seldom) < best[0] * best[1]:
+                best = m + 1.0, (1 + 1e-12) / (1 - seldom)
+        return best
+
+    def gain(self, epsilon: float) -> float:
+        """Return a bound of what spreading has added to delta."""
+        h, profile = self.above.step, self.above
+        steps, factor = self._reach
+        reach = steps * h + self.count * h * h / 6 + self.moved
+        reach += 4 * profile.slack + 1e-12 * (1 + abs(epsilon))
+        first = math.floor((epsilon - reach - profile.start) / h) - 2
+        last = math.ceil((epsilon + reach - profile.start) / h) + 1
+        if not (first >= 0 and h <= 0.5):
+            return 1.0
+        p = profile.p_tail
+        beyond = float(p[last]) if last < len(p) else 0.0
+        mass = float(p[first]) - beyond + profile.rounding * (float(p[first]) + beyond)
+        # each mass's own error, by which the one of a point that is not here would be less
+        tilt = self.composed.tilt
+        mass += self.composed.sum.error * (last - first + 1) * math.exp(-tilt * first)
+        if not mass > 0:
+            return 0.0
+        log = math.log(mass * factor * self.count * h / (4 - 2 * h)) + profile.scale + profile.blur
+        return math.exp(min(0.0, log + 1e-9))
+
+    def bounds(self, epsilon: float) -> tuple[float, float]:
+        """Return bounds of delta."""
+        low = self.below.at(epsilon) - self.gain(epsilon) * (1 + 1e-12)
+        return max(0.0, low * (1 - 1e-14)), self.above.at(epsilon)
+
+    def lower(self, delta: float) -> float:
+        """Return an epsilon at which delta is seen to be larger; 0 where none is found."""
+        root = self.below.root(delta)
+        if not root > 0:
+            return 0.0
+        step = 4 * self.above.step
+        fall = math.log(max(self.below.at(root - step), 1e-300) / delta) / step
+        away = self.gain(root) / (delta * max(fall, 1e-6)) * 1.001 + 1e-14 * (1 + root)
+        for _ in range(12):
+            if root - away <= 0:
+                return 0.0
+            if self.bounds(root - away)[0] > delta:
+                return root - away
+            away *= 1.5
+        return 0.0
+
+
+def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread | None:
+    """Return the composition on a lattice of a transform's length; None where it is of no use."""
+    pairs = [(finite_of(pair), times) for pair, times in plan.counts]
+    count = sum(times for _, times in pairs)
+    # atoms that hardly ever matter are not followed
+    share = math.exp(-45) / count
+    floors = [
+        tilted_floor(pair, around.tilt, low, high, share)
+        for (pair, _), (low, high) in zip(plan.counts, ends, strict=True)
+    ]
+    widest = max(
+        pair.losses[-1] - floor
+        for (pair, _), floor in zip(pairs, floors, strict=True)
+        if pair is not None
+    )
+    # as many points before what is asked for as `Spread.gain` looks at
+    before = 8 + min(count, 3 * math.isqrt(count) + 8)
+    spare = min(size // 2, 6 * count + 8 + before)
+    step = max(around.width / (size - spare), widest / (size - 8), 1e-300)
+    around = evolve(
+        around,
+        tilt=min(around.tilt, 1 / step),
+        low=around.low - before * step,
+        start=around.start - before * step,
+        width=around.width + before * step,
+    )
+    tilt = around.tilt * step
+    above: list[tuple[Law, int]] = []
+    below: list[tuple[Law, int]] = []
+    for (pair, times), floor in zip(pairs, floors, strict=True):
+        if pair is None:
+            return None
+        grid = Grid(max(floor, pair.losses[0]), step, 0, 0)
+        for laws, law in zip((above, below), laws_of_spread_atoms(pair, grid, tilt), strict=True):
+            laws.append((law, times))
+    # the same masses, in other places
+    upper = _composed(above, around, step, size)
+    lower = _composed(below, around, step, size, upper.sum)
+    outer, inner = _rest(upper, lower)
+    profiles = _profile(upper, around, size, outer, 1), _profile(lower, around, size, inner, -1)
+    moved = math.fsum(
+        times * (one.offset[1] - other.offset[1])
+        for (one, times), (other, _) in zip(above, below, strict=True)
+    )
+    return Spread(*profiles, upper, count, moved * (1 + 1e-9))
+
+
+_SIZES = (2**17, 2**20)
+_NARROW = 1e-8
+"""A bracket of epsilon that is relatively narrower needs no longer transform."""
+
+
+_NARROWER = 3e-7
+"""A bracket of delta that is relatively narrower needs none either."""
+
+
+def scattered(spends: Spends, delta: float) -> Bounds | None:
+    """Return a bracket of epsilon of atoms that lie anywhere; None where none is of use."""
+    plan = _plan(tuple(spends))
+    if not plan.counts or not 0 < delta < 1:
+        return None
+    lower, upper = 0.0, math.inf
+    around, ends = plan.for_delta(math.log(delta), None)
+    for size in _SIZES:
+        made = _spread_in(plan, ends, around, size)
+        if made is None:
+            return None
+        upper = min(upper, made.above.root(delta))
+        lower = max(lower, made.lower(delta))
+        if upper - lower <= _NARROW * (1 + upper):
+            break
+    if not upper < math.inf:
+        return None
+    return bracket(lower if plan.is_tight else 0.0, min(upper, plan.top))
+
+
+def scattered_profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return bounds of delta of atoms that lie anywhere; None of other pairs."""
+    known = tuple(spends)
+    plan = _plan(known)
+    low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
+    high[epsilons >= plan.top] = 0.0
+    todo = [i for i in np.argsort(epsilons).tolist() if plan.counts and epsilons[i] < plan.top]
+    while todo:
+        least, done = float(epsilons[todo[0]]), 0
+        # windows from one of few points on, which other questions ask for as well; then its own
+        apart = 2.0 ** math.floor(math.log2(max(plan.deviation, 1e-12))) / 2
+        for start, size in ((apart * math.floor(least / apart), _KEPT), (least, _SIZES[-1])):
+            make = _kept if size == _KEPT else _spread_from
+            made = make(known, start, size)
+            if made is None:
+                return None
+            for i in todo[done:]:
+                ends = made.bounds(float(epsilons[i]))
+                low[i], high[i] = max(low[i], ends[0]), min(high[i], ends[1])
+                if not high[i] - low[i] <= _NARROWER * high[i]:
+                    break
+                done += 1
+            if done:
+                break
+        todo = todo[max(1, done) :]
+    return (low if plan.is_tight else np.zeros(len(low))), high
+
+
+def _spread_from(spends: tuple[tuple[Pair, int], ...], start: float, size: int) -> Spread | None:
+    plan = _plan(spends)
+    around, ends = plan.for_epsilon(start)
+    return _spread_in(plan, ends, around, size)
+
+
+_KEPT = 2**18
+_kept = lru_cache(maxsize=8)(_spread_from)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from itertools import pairwise
+from typing import Any
 
 import accountants_truth as truth
 import mpmath as mp
@@ -14,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
+import accountants as acc
 from accountants import special
 from accountants.definitions import gdp_epsilon
-from accountants.distribution import convolution, lattice
+from accountants.distribution import Distribution, convolution, lattice
 from accountants.distribution.discretisation import Grid, Law, law_above, law_below
 from accountants.distribution.lattice import epsilon, profile
 from accountants.errors import DomainError, InapplicableError
@@ -443,3 +447,87 @@ def hockey_stick(law: Law, step: float, at: float) -> float:
     losses = sum(law.offset) + index * step
     masses = law.weights * np.exp(law.log_mass - law.tilt * (index - law.centre))
     return float(masses @ np.maximum(0.0, -np.expm1(np.minimum(at - losses, 0.0)))) + law.lost
+
+
+# --- atoms that lie anywhere
+
+
+def uneven_loss(atoms: int, seed: int) -> acc.PrivacyLoss:
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(atoms))
+    q = p * np.exp(-rng.uniform(-1.0, 1.0, atoms))
+    return acc.PrivacyLoss.from_probabilities(p.tolist(), (q / q.sum()).tolist())
+
+
+def uneven(atoms: int, seed: int) -> FinitePair:
+    pair = uneven_loss(atoms, seed).pair()
+    assert isinstance(pair, FinitePair)
+    return pair
+
+
+def outcomes(spends: list[tuple[FinitePair, int]]) -> tuple[Any, Any]:
+    """Return all sums of losses with their masses: of copies, by how often each atom comes."""
+    losses, masses = np.zeros(1), np.ones(1)
+    for pair, times in spends:
+        counts = [
+            np.bincount(each, minlength=len(pair.p))
+            for each in itertools.combinations_with_replacement(range(len(pair.p)), times)
+        ]
+        table = np.array(counts)
+        orders = [math.factorial(times) / math.prod(map(math.factorial, c.tolist())) for c in table]
+        mass = np.array(orders) * np.prod(np.array(pair.p) ** table, axis=1)
+        losses = (losses[:, None] + table @ np.array(pair.losses)).ravel()
+        masses = (masses[:, None] * mass).ravel()
+    return losses, masses
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [([(40, 3)], (2**9, 2**12)), ([(3, 40)], (2**11, 2**14)), ([(25, 2), (7, 3)], (2**9, 2**12))],
+)
+def test_spread_atoms_hold_all_outcomes_on_any_lattice(
+    shape: list[tuple[int, int]], sizes: tuple[int, int]
+) -> None:
+    """However coarse the lattice is, so that its bounds are as wide as they claim to be."""
+    spends = [(uneven(atoms, i), times) for i, (atoms, times) in enumerate(shape)]
+    losses, masses = outcomes(spends)
+    with np.errstate(all="ignore"):
+        plan = lattice._plan(tuple(spends))
+        widths = []
+        for size in sizes:
+            for share in (0.05, 0.2, 0.5, 0.8):
+                epsilon = share * plan.top
+                truth = math.fsum(
+                    masses[losses > epsilon] * -np.expm1(epsilon - losses[losses > epsilon])
+                )
+                around, ends = plan.for_epsilon(epsilon)
+                made = lattice._spread_in(plan, ends, around, size)
+                assert made is not None
+                low, high = made.bounds(epsilon)
+                assert low <= truth * (1 + 1e-12)
+                assert truth * (1 - 1e-12) <= high
+                widths.append((high - low) / truth)
+        # the square of the step
+        half = len(widths) // 2
+        assert max(widths[:half]) > 1e-5
+        assert np.median(widths[half:]) < np.median(widths[:half]) / 20
+        epsilons = np.array([0.2, 0.5]) * plan.top
+        found = lattice.scattered_profile(spends, epsilons)
+        assert found is not None
+        for epsilon, low, high in zip(epsilons.tolist(), *found, strict=True):
+            some = losses > epsilon
+            truth = math.fsum(masses[some] * -np.expm1(epsilon - losses[some]))
+            assert low <= truth * (1 + 1e-12)
+            assert truth * (1 - 1e-12) <= high <= low * (1 + 4e-7)
+            bounds = lattice.scattered(spends, truth)
+            assert bounds is not None
+            assert bounds.lower <= epsilon * (1 + 1e-12)
+            assert epsilon * (1 - 1e-12) <= bounds.upper
+            assert bounds.upper - bounds.lower <= 5e-8 * (1 + epsilon)
+
+
+def test_thousands_of_uneven_losses_leave_no_width() -> None:
+    for times, delta in ((2, 1e-10), (5, 1e-6)):
+        term = acc.Repeated(acc.Spend(uneven_loss(1500, 1)), times)
+        bounds = acc.measure(term, Distribution(), delta=delta).bounds
+        assert 0 < bounds.upper - bounds.lower <= 1e-7 * bounds.upper

@@ -197,11 +197,10 @@ def test_no_larger_delta_than_that_of_taking_part() -> None:
         apart = mpmath.mpf(rate) * (1 - 2 * mpmath.ncdf(-mpmath.mpf(mu) / 2))
         largest = float(1 - (1 - apart) ** steps)
         spends = ((SampledGaussianPair(GaussianPair(mu), rate), steps),)
-        some, none = (rare.by_participation(spends, largest * (1 + x)) for x in (1e-9, -1e-9))
+        some, none = (rare.apart(spends, largest * (1 + x)) for x in (1e-9, -1e-9))
         assert some is not None
-        assert none is not None
         assert some.upper == 0.0
-        assert none.upper == math.inf
+        assert none is None
     step = acc.Sampled(acc.Spend(acc.Gaussian(20.0)), rate=1e-8)
     bounds = acc.measure(acc.Repeated(step, 100), Distribution(), delta=1e-6).bounds
     assert bounds is not None
@@ -234,3 +233,87 @@ def test_epsilon_where_nearly_all_of_delta_is_taking_part(share: float) -> None:
     assert true >= delta
     assert bounds.lower > 0.5
     assert true <= delta * 1.05
+
+
+# --- by how many outcomes are large
+
+
+def missing_of_two(first: tuple[float, float], second: tuple[float, float], epsilon: float) -> Any:
+    """Return ``P(anyone takes part) - delta`` of two steps, and that probability, to 30 digits.
+
+    With ``T = Q (1-q)(1-p)``, the part of P in which none takes part, delta is ``int (P - e^eps
+    Q)_+`` and the probability ``int (P - T)``: what is missing is ``int min(P - T, e^eps Q - T)``,
+    as ``P >= T`` and ``e^eps Q >= T``. It is integrated over the first outcome; over the second
+    ``P < e^eps Q`` below a point.
+    """
+    (mu, q), (nu, p) = (tuple(map(mpmath.mpf, each)) for each in (first, second))
+    grown, none = mpmath.exp(epsilon), (1 - q) * (1 - p)
+
+    def integrand(x: Any) -> Any:
+        ratio = 1 - q + q * mpmath.exp(mu * x - mu * mu / 2)
+        rest = (grown / ratio - 1 + p) / p
+        b = (mpmath.log(rest) + nu * nu / 2) / nu if rest > 0 else -mpmath.inf
+        below = ((1 - p) * ratio - none) * mpmath.ncdf(b) + p * ratio * mpmath.ncdf(b - nu)
+        return mpmath.npdf(x) * (below + (grown - none) * mpmath.ncdf(-b))
+
+    # where the first loss alone is epsilon, the point runs away
+    kink = (mpmath.log((grown / (1 - p) - 1 + q) / q) + mu * mu / 2) / mu
+    near = [kink + side * mpmath.mpf(10) ** -k for k in range(0, 10, 3) for side in (-1, 1)]
+    return mpmath.quad(integrand, sorted([*mpmath.linspace(-9, mu + 9, 9), kink, *near]))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [((8.0, 1e-3), (8.0, 1e-3)), ((20.0, 0.3), (11.0, 0.01))]
+)
+@pytest.mark.parametrize("epsilon", [0.5, 25.0])
+def test_what_taking_part_lacks_of_delta(
+    first: tuple[float, float], second: tuple[float, float], epsilon: float
+) -> None:
+    with mpmath.workdps(30):
+        missed = missing_of_two(first, second, epsilon)
+        some = mpmath.mpf(first[1]) + second[1] - mpmath.mpf(first[1]) * second[1]
+        delta = some - missed
+    same = first == second
+    spends = tuple(
+        (SampledGaussianPair(GaussianPair(mu), q), 1 + same) for mu, q in {first, second}
+    )
+    with np.errstate(all="ignore"):
+        found = rare.by_number_profile(spends, np.array([epsilon]))
+        assert found is not None
+        # the float next to delta is not delta
+        assert found[0][0] <= delta <= found[1][0]
+        bounds = rare.by_number(spends, float(delta), None)
+    assert bounds is not None
+    # what is missing moves by the rounding of delta, and epsilon by some times as much
+    off = 2e-16 * float(delta / missed) * 40
+    assert bounds.lower <= epsilon * (1 + 1e-14) + off
+    assert bounds.upper >= epsilon * (1 - 1e-14) - off
+    assert bounds.upper - bounds.lower <= 1e-7 * epsilon + off
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(40, 0.02)])
+def test_many_who_take_part_beside_dp_accounting(steps: int, rate: float) -> None:
+    above, below = google([0.1], [rate], steps, 2e-2)
+    spends = ((SampledGaussianPair(GaussianPair(10.0), rate), steps),)
+    points = np.array([2.0, 20.0, 45.0])
+    with np.errstate(all="ignore"):
+        found = rare.by_number_profile(spends, points)
+    assert found is not None
+    for epsilon, low, high in zip(points.tolist(), *found, strict=True):
+        assert below.get_delta_for_epsilon(epsilon) <= high * (1 + 1e-9)
+        assert low <= above.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
+        assert high - low <= 1e-3 * high
+
+
+def test_a_delta_a_little_less_than_the_probability_of_taking_part_has_a_narrow_bracket() -> None:
+    step = acc.Sampled(acc.Spend(acc.Gaussian(20.0)), rate=1e-8)
+    for share in (1e-4, 1e-6, 1e-8):
+        delta = -math.expm1(100 * math.log1p(-1e-8)) * (1 - share)
+        bounds = acc.measure(acc.Repeated(step, 100), Distribution(), delta=delta).bounds
+        assert 60 < bounds.upper < 110
+        assert bounds.upper - bounds.lower <= 1e-9 * bounds.upper
+        # one sample alone, tested for whether the unit is in it
+        epsilon = (bounds.lower + bounds.upper) / 2
+        x = mpmath.log(1 + mpmath.expm1(epsilon) / mpmath.mpf(1e-8)) / 20 + 10
+        missed = mpmath.ncdf(x - 20) + mpmath.exp(epsilon) * mpmath.ncdf(-x) / 1e-8
+        assert abs(missed / share - 1) < 1e-5
