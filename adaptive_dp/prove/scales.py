@@ -35,6 +35,16 @@ class Calibrated:
         By name.
     proof
         Of the program with these scales.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def make(query):
+    ...     def count(answers, noise):
+    ...         return answers[0] + noise.laplace(query, "query")
+    ...     return count
+    >>> round(prove.calibrate(make, {"query": 1}, epsilon=0.5, answers=1).scales["query"], 9)
+    2.0
     """
 
     scales: Mapping[str, float]
