@@ -525,7 +525,11 @@ class Spread:
 
 def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread | None:
     """Return the composition on a lattice of a transform's length; None where it is of no use."""
-    pairs = [(finite_of(pair), times) for pair, times in plan.counts]
+    found = [(finite_of(pair), times) for pair, times in plan.counts]
+    # none of the pairs, or not all of them, may be of atoms
+    pairs = [(pair, times) for pair, times in found if pair is not None]
+    if len(pairs) < len(found):
+        return None
     count = sum(times for _, times in pairs)
     # atoms that hardly ever matter are not followed
     share = math.exp(-45) / count
@@ -536,7 +540,6 @@ def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread | N
     widest = max(
         pair.losses[-1] - floor
         for (pair, _), floor in zip(pairs, floors, strict=True)
-        if pair is not None
     )
     # as many points before what is asked for as `Spread.gain` looks at
     before = 8 + min(count, 3 * math.isqrt(count) + 8)
@@ -553,8 +556,6 @@ def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread | N
     above: list[tuple[Law, int]] = []
     below: list[tuple[Law, int]] = []
     for (pair, times), floor in zip(pairs, floors, strict=True):
-        if pair is None:
-            return None
         grid = Grid(max(floor, pair.losses[0]), step, 0, 0)
         for laws, law in zip((above, below), laws_of_spread_atoms(pair, grid, tilt), strict=True):
             laws.append((law, times))

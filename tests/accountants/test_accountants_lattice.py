@@ -531,3 +531,12 @@ def test_thousands_of_uneven_losses_leave_no_width() -> None:
         term = acc.Repeated(acc.Spend(uneven_loss(1500, 1)), times)
         bounds = acc.measure(term, Distribution(), delta=delta).bounds
         assert 0 < bounds.upper - bounds.lower <= 1e-7 * bounds.upper
+
+
+def test_other_pairs_than_atoms_have_no_scattered_bracket() -> None:
+    """Also where none of them is of atoms: each method passes on what is not its own."""
+    loss = acc.losses.GaussianSparseVector(2.00001, 2.0, queries=18, hits=1)
+    twice = acc.Repeated(acc.Spend(loss), 2)
+    bounds = acc.measure(twice, Distribution(), delta=1e-6).bounds
+    assert 0 < bounds.upper < math.inf
+    assert acc.measure(twice, Distribution(), epsilon=bounds.upper).bounds.lower <= 1e-6
