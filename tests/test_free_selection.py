@@ -125,7 +125,7 @@ def test_rounding_of_scores_is_paid_for() -> None:
 
 
 def test_rounding_may_take_two_scores_two_units_farther_apart() -> None:
-    """Scores that move by .9 and 1.1, apart by .2, may be rounded to 2, 0 and 0, then 2, 0 and 2."""
+    """Scores that move by .9 and 1.1, apart by .2, may go from (2, 0, 0) to (2, 0, 2)."""
     here, there = np.array([1.55, -0.45, 0.45]), np.array([2.45, 0.45, 1.55])
     span = float(np.ptp(there - here)) + 1e-12  # of floats near .9 and 1.1
     for scale, unit in ((2.0**40, 1.0), (3.0, 2.0**-29)):
