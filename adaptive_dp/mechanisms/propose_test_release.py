@@ -253,8 +253,8 @@ class ReleasedSensitivity(_ApproximateInstanceMechanism):
 
     Notes
     -----
-    Noise: `two_sided_geometric`, exact integers, for the bound; `laplace_on_grid` for the value: the
-    exact sum, rounded to a grid of the declared bounds.
+    Noise: `two_sided_geometric`, exact integers, for the bound; `laplace_on_grid` for the value:
+    the exact sum, rounded to a grid of the declared bounds.
 
     References
     ----------
