@@ -232,7 +232,7 @@ def test_noise_that_is_small_beside_its_scale_still_has_its_law(
     Draws are conditional on a size below 2^-64, as a float near 1 in 2^64 of them would be: noise
     in float64 has nothing between 0 and 2^-53 of its scale, which here is 2^9 times the bounds.
     """
-    stream, n = SeededStream(1), 2_000
+    stream, n = SeededStream(1), 400
 
     def small(stream: SeededStream) -> Real:
         sign = 1 if word(stream) >> 63 else -1
