@@ -124,6 +124,32 @@ def test_rounding_of_scores_is_paid_for() -> None:
             dp.JointTopK(k=bad, scale=1.0)  # type: ignore[arg-type]
 
 
+def test_rounding_may_take_two_scores_two_units_farther_apart() -> None:
+    """Scores that move by .9 and 1.1, apart by .2, may go from (2, 0, 0) to (2, 0, 2)."""
+    here, there = np.array([1.55, -0.45, 0.45]), np.array([2.45, 0.45, 1.55])
+    span = float(np.ptp(there - here)) + 1e-12  # of floats near .9 and 1.1
+    for scale, unit in ((2.0**40, 1.0), (3.0, 2.0**-29)):
+        mechanism = dp.JointTopK(k=2, scale=scale)
+        assert mechanism.unit() == unit
+        # the law of what is rounded, by enumeration: the log-ratio's range, in units over the scale
+        ranks = [joint_ranks(np.rint(scores).tolist(), 2) for scores in (here, there)]
+        moves = [ranks[1][s] - ranks[0][s] for s in ranks[0]]
+        assert max(moves) - min(moves) == 4
+        loss = mechanism.loss(1.1 * unit * (1 + 1e-12), span * unit)
+        assert Fraction(loss.epsilon) >= Fraction(4 * unit) / Fraction(scale)
+        # and of scores whose span is a multiple of the unit it is one unit farther
+        assert Fraction(mechanism.loss(unit, unit).epsilon) == Fraction(4 * unit) / Fraction(scale)
+
+
+def joint_ranks(scores: list[float], k: int) -> dict[tuple[int, ...], float]:
+    """``-u`` of all sequences, by its definition."""
+    best = sorted(scores, reverse=True)
+    return {
+        s: max(best[i] - scores[j] for i, j in enumerate(s))
+        for s in itertools.permutations(range(len(scores)), k)
+    }
+
+
 def test_uniform_integers_of_any_size() -> None:
     stream = Quick(3)
     big = 3 * 2**70

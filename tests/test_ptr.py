@@ -7,18 +7,22 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from test_smooth_sensitivity import data_sets, neighbours, of, quantile
 
 import accountants as acc
 import adaptive_dp as dp
 from adaptive_dp.graph.mechanism import FOREVER
+from adaptive_dp.mechanisms import smooth_sensitivity
 from adaptive_dp.mechanisms.propose_test_release import (
     distance_threshold,
     mean_stretch,
     released_law,
     released_split,
 )
-from adaptive_dp.noise.stream import SeededStream
+from adaptive_dp.noise.continuous import Real
+from adaptive_dp.noise.exact import LazyUniform
+from adaptive_dp.noise.stream import SeededStream, word
 from adaptive_dp.queries.order_statistics import QuantileSensitivity
 
 
@@ -218,6 +222,32 @@ def test_its_noise_has_the_law_of_the_theorem() -> None:
         np.abs(below - np.arange(n) / n).max(), np.abs(below - np.arange(1, n + 1) / n).max()
     )
     assert 2 * math.exp(-2 * n * apart_by**2) > 1e-6
+
+
+def test_noise_that_is_small_beside_its_scale_still_has_its_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a scale far beyond the bounds, what is released inside them is uniform around the value.
+
+    Draws are conditional on a size below 2^-64, as a float near 1 in 2^64 of them would be: noise
+    in float64 has nothing between 0 and 2^-53 of its scale, which here is 2^9 times the bounds.
+    """
+    stream, n = SeededStream(1), 400
+
+    def small(stream: SeededStream) -> Real:
+        sign = 1 if word(stream) >> 63 else -1
+        return Real(sign, 0, LazyUniform(stream, bits=64, prefix=0))
+
+    monkeypatch.setattr(smooth_sensitivity, "laplace", small)
+    data = QuantileSensitivity(np.linspace(0, 1, 11), 0.0, 1.0, 0.5, False)
+    mechanism = dp.ProposeTestRelease(epsilon=1e-6, delta=0.9, bound=2.0**62 * 0.4 * 1e-6)
+    released = []
+    while len(released) < n:
+        each = float(mechanism.release(data, stream))
+        if not math.isnan(each):
+            released.append(each)
+    # the noise is uniform within .2 of the value
+    assert stats.kstest(released, stats.uniform(0.3, 0.4).cdf).pvalue > 1e-7
 
 
 def test_a_delta_is_spent_where_the_slope_is_large() -> None:

@@ -23,12 +23,11 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
     fine_uniform,
     grid_step,
-    laplace_draw,
+    laplace_on_grid,
     noise_epsilon,
     public_parameter,
-    round_to_grid,
 )
-from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
+from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
 # Two-sided geometric noise on integers, and the private test whether a distance is large.
@@ -179,8 +178,8 @@ class ProposeTestRelease(_ApproximateInstanceMechanism):
 
     Notes
     -----
-    Noise: `two_sided_geometric`, exact integers, for the test; `laplace_draw`, in float64, for the
-    value, which is rounded to a grid of the declared bounds (`round_to_grid`).
+    Noise: `two_sided_geometric`, exact integers, for the test; `laplace_on_grid` for the value: the
+    exact sum, rounded to a grid of the declared bounds.
 
     References
     ----------
@@ -199,8 +198,8 @@ class ProposeTestRelease(_ApproximateInstanceMechanism):
 
     theorem: ClassVar[str] = "Dwork & Lei 2009; Dwork & Roth 2014, sec. 7.2 (propose-test-release)"
     sampler: ClassVar[str] = (
-        f"two-sided geometric on integers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
-        "bounds"
+        "two-sided geometric on integers; continuous Laplace noise, rounded exactly to a grid of "
+        "the bounds"
     )
 
     bound: float = public_parameter("bound")
@@ -213,9 +212,7 @@ class ProposeTestRelease(_ApproximateInstanceMechanism):
         if not is_far(value.distance_above(self.bound), half, self.delta, stream):
             return np.array(math.nan)
         # a little more noise than for `bound`: rounding is on the private side
-        noisy = value.value + laplace_draw(stream) * (self.bound * (1 + 1e-12) / half)
-        # the grid of the declared bounds is public, and rounding to it post-processing
-        return round_to_grid(noisy, value.lower, value.upper, stream)
+        return laplace_on_grid(value, self.bound * (1 + 1e-12) / half, stream)
 
 
 class ReleasedSensitivity(_ApproximateInstanceMechanism):
@@ -256,8 +253,8 @@ class ReleasedSensitivity(_ApproximateInstanceMechanism):
 
     Notes
     -----
-    Noise: `two_sided_geometric`, exact integers, for the bound; `laplace_draw`, in float64, for the
-    value, which is rounded to a grid of the declared bounds (`round_to_grid`).
+    Noise: `two_sided_geometric`, exact integers, for the bound; `laplace_on_grid` for the value:
+    the exact sum, rounded to a grid of the declared bounds.
 
     References
     ----------
@@ -281,8 +278,8 @@ class ReleasedSensitivity(_ApproximateInstanceMechanism):
         "mixture: proven in adaptive_dp.mechanisms.propose_test_release"
     )
     sampler: ClassVar[str] = (
-        f"two-sided geometric on integers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
-        "bounds"
+        "two-sided geometric on integers; continuous Laplace noise, rounded exactly to a grid of "
+        "the bounds"
     )
 
     slope: float = public_parameter("slope")
@@ -311,8 +308,7 @@ class ReleasedSensitivity(_ApproximateInstanceMechanism):
             # N + T, in levels
             offset = two_sided_geometric(first, stream) + threshold
             scale = self.sensitivity_bound(value, offset) / second
-        noisy = value.value + laplace_draw(stream) * scale
-        return round_to_grid(noisy, value.lower, value.upper, stream)
+        return laplace_on_grid(value, scale, stream)
 
     def _law(self) -> tuple[float, float, float] | None:
         """Return `released_law` where it has less noise than a delta buys; None elsewhere."""

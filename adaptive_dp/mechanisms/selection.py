@@ -307,8 +307,11 @@ class JointTopK(_Scored):
         bound = span_bound(distance, span)
         if bound == 0 and distance == 0:
             return BoundedRange(0.0)
-        # rounding moves two scores apart by a unit more
-        moved = Fraction(bound) + Fraction(self.unit())
+        # In units: a score that moves by x moves, rounded, by an integer from floor(x) to ceil(x).
+        # Two that move by m and M do so apart by at most ceil(M) - floor(m) < M - m + 2, an
+        # integer: so by at most ceil(M - m) + 1
+        unit = Fraction(self.unit())
+        moved = (math.ceil(Fraction(bound) / unit) + 1) * unit
         return BoundedRange(rounded_up(2 * moved / Fraction(self.scale)))
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:

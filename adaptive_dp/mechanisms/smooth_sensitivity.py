@@ -17,6 +17,7 @@ which is said to be *stretched* by e^b and *shifted* by s. Each mechanism is a l
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -29,6 +30,7 @@ from accountants.numerics import up
 from adaptive_dp.graph.mechanism import SLACK, LocalSensitivity, Mechanism, budget_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive
 from adaptive_dp.mechanisms.additive import checked, is_number
+from adaptive_dp.noise.continuous import laplace, nearest
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 
 # -----------------------------------------------------------------------------
@@ -55,19 +57,39 @@ def round_to_grid(number: float, lower: float, upper: float, stream: Stream) -> 
 
     Where no point of the grid lies in the bounds it is the one next to 0 that they are nearest to.
     """
+    # NaN counts as the lower bound, so that every value has a release
+    if math.isnan(number):
+        number = lower
+    nearest_step = round(min(max(number, lower), upper) / grid_step(lower, upper))
+    return _on_grid(nearest_step, lower, upper, stream)
+
+
+def laplace_on_grid(value: LocalSensitivity, scale: float, stream: Stream) -> NDArray[np.float64]:
+    """Return the value with Laplace noise, as `round_to_grid` does, but for the exact sum.
+
+    Noise in float64 has a granularity of 2^-53 of its scale, which may be more than a millionth of
+    the grid's step: then the probability of a point depends on where the value lies between
+    granules. Here as many bits are drawn as rounding needs, so that only the scale is a float.
+    """
+    lower, upper = value.lower, value.upper
+    # NaN counts as the lower bound; a scale beyond all floats as the largest
+    center = lower if math.isnan(value.value) else value.value
+    factor = min(scale, sys.float_info.max)
+    steps = nearest(center, factor, laplace(stream), grid_step(lower, upper))
+    return _on_grid(steps, lower, upper, stream)
+
+
+def _on_grid(steps: int, lower: float, upper: float, stream: Stream) -> NDArray[np.float64]:
+    """Return a point of the grid, clamped to the bounds, or rarely any point of it."""
     unit = grid_step(lower, upper)
     first, last = math.ceil(lower / unit), math.floor(upper / unit)
     # no multiple of the step lies inside the bounds: public, since the bounds are
     if first > last:
         first = last = int(lower / unit)
-    # NaN counts as the lower bound, so that every value has a release
-    if math.isnan(number):
-        number = lower
-    nearest = round(min(max(number, lower), upper) / unit)
     # with a small probability the release is uniform: all grid points are reached by all data
     uniform = first + _nearly_uniform_below(last - first + 1, stream)
     is_uniform = bool(stream.bernoulli(UNIFORM_PROBABILITY, 1)[0])
-    chosen = uniform if is_uniform else min(max(nearest, first), last)
+    chosen = uniform if is_uniform else min(max(steps, first), last)
     return np.array(chosen * unit)
 
 
@@ -229,8 +251,7 @@ class SmoothLaplace(_ApproximateInstanceMechanism):
 
     Notes
     -----
-    Noise: `laplace_draw`, in float64 with full relative precision in the tails, then rounded to a
-    grid of the declared bounds (`round_to_grid`).
+    Noise: `laplace_on_grid`: the exact sum, rounded to a grid of the declared bounds.
 
     References
     ----------
@@ -251,14 +272,16 @@ class SmoothLaplace(_ApproximateInstanceMechanism):
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact delta of shifted and stretched "
         "Laplace laws"
     )
-    sampler: ClassVar[str] = f"Laplace, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
+    sampler: ClassVar[str] = "continuous Laplace noise, rounded exactly to a grid of the bounds"
 
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
         epsilon = noise_epsilon(self.epsilon)
         # beta by the exact delta, of which about half of epsilon is the shift's
         beta = laplace_smoothness(epsilon, self.delta)
-        return add_noise(value, beta, epsilon / 2, laplace_draw, stream)
+        sensitivity = value.smooth(beta, least=grid_step(value.lower, value.upper))
+        # the scale is a float: rounded up, within the `SLACK` that beta makes room for
+        return laplace_on_grid(value, up(sensitivity / (epsilon / 2)), stream)
 
 
 def laplace_delta(epsilon: float, beta: float, shift: float) -> float:
