@@ -313,9 +313,10 @@ def _far(eps: float, answers: int, others: int) -> list[tuple[float, float]]:
                 pairs = (m - 1) * 2 / answers
                 fewest = max(1.0, pairs - _below(pairs, after))
                 share = min(1.0, 2 / answers + (_above(pairs, after) + 3) / m)
-            # the ratio is (1 + y) / (1 - y), s / N at least 1 / (gain * share)
-            y = min(1.0, math.sqrt(2 * after / fewest)) / (1 + 2 / (gain * share))
-            loss = min(eps, math.log1p(2 * y / (1 - y)) * (1 + 1e-9))
+            # the ratio is (1 + y) / (1 - y), y = x / (1 + 2 k), s / N at least k: and so
+            # 1 + 2 x / (1 - x + 2 k), which loses no digits where y is next to 1
+            x, k = min(1.0, math.sqrt(2 * after / fewest) * (1 + 1e-14)), 1 / (gain * share)
+            loss = min(eps, math.log1p(2 * x / (1 - x + 2 * k)) * (1 + 1e-9))
         far.append((loss, 8 * math.exp(-tail)))
     return far
 

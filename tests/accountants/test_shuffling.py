@@ -31,7 +31,7 @@ from accountants import (
 )
 from accountants.document import from_json, to_json
 from accountants.errors import DomainError
-from accountants.losses.shuffling import _of_values, _shared
+from accountants.losses.shuffling import _TAILS, _far, _of_values, _shared
 from accountants.pair import Pair
 
 LOSSES = np.array([-2.0, -0.7, -0.1, -1e-3, 0.0, 1e-6, 0.05, 0.3, 1.0, 2.5])
@@ -330,6 +330,25 @@ def test_extremes_of_responses() -> None:
         for at in (0.0, eps / 2, eps):
             profile = loss.profile(at)
             assert 0 <= profile.lower <= profile.upper <= 1
+
+
+@pytest.mark.parametrize("eps", [33.0, 38.0, 60.0, 599.0])
+def test_reports_that_hardly_hide_anything(eps: float) -> None:
+    # one of two reports is turned round with chance r of e^-eps at most, and no test is better than
+    # whether the other's is known: divided by zero, as e^eps has more digits than a float
+    at = eps - 1
+    for local in (RandomizedResponse(eps, 2), RandomizedResponse(eps, 3), Pure(eps)):
+        upper = Shuffled(local, 50).profile(at).upper
+        assert upper >= 1 - math.exp(at - eps) - 1e-9
+        assert upper <= 1 - math.exp(at - eps) + 1e-6
+
+
+def test_farthest_losses_keep_their_digits() -> None:
+    for eps, after in itertools.product((25.0, 30.0, 34.0, 36.5), _TAILS[1:]):
+        # two counts of which nothing is hidden: the ratio is e^eps
+        far = dict(zip(_TAILS, _far(eps, 1, 3), strict=False))
+        before = _TAILS[_TAILS.index(after) - 1]
+        assert far[before][0] >= eps * (1 - 1e-15)
 
 
 def test_reports_compose_and_are_written() -> None:
