@@ -1294,7 +1294,7 @@ def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) 
     verdict = prove.prove(program, answers="every", neighbors=neighbors)
     assert isinstance(verdict, prove.Proved), str(verdict)
     stated = mechanism.loss(1, span=2 if neighbors == "each" else 1).pure()
-    assert float(verdict.least) <= stated
+    assert verdict.least <= Fraction(stated)
     if neighbors == "each" or gap or mechanism.numeric is None:
         assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
     assert verdict.tight or mechanism.count > 1 or gap

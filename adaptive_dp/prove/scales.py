@@ -91,7 +91,8 @@ def calibrate(
         raise DeclarationError("each name of a scale needs a positive weight")
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise DeclarationError(f"epsilon must be a positive number, got {epsilon!r}")
-    claim = Fraction(repr(float(epsilon)))  # 0.1 is meant as a tenth
+    # 0.1 is meant as a tenth
+    claim = Fraction(repr(float(epsilon)) if isinstance(epsilon, float) else epsilon)
     order = list(names)
     weights = np.array([names[name] for name in order], dtype=float)
     scales = dict.fromkeys(order, 1.0)
