@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import json
 import math
@@ -708,6 +709,16 @@ def test_state_outside_of_the_function_is_refused() -> None:
         return answers[0] + noise.laplace(1 if COUNTER.runs % 10**6 else 1e-9)
 
     assert "assigns to the attribute 'runs'" in refused(sets)
+
+    def plain(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.laplace(1)
+
+    @functools.wraps(plain)
+    def wraps(answers: Any, noise: Any) -> Any:
+        kept.append(1)
+        return plain(answers, noise) if len(kept) % 10**6 else answers[0]
+
+    assert "'kept' from outside" in refused(wraps)
 
     inside, ticks = ([],), iter(range(10**9))
 

@@ -344,7 +344,7 @@ secret = 0  # a name of the module that programs below have as their own
 
 def hidden(answers: Any, noise: Any) -> Any:
     """The noise of the threshold is released: the loss grows with the number of answers."""
-    a, b, c, d = [bool(noise.laplace(1) > 0) for _ in range(4)]  # 16 paths: no length is looked at
+    _paths = [bool(noise.laplace(1) > 0) for _ in range(4)]  # so many: no length is looked at
     threshold = FAR + noise.laplace(2)
     secret = threshold
     for answer in answers:
@@ -356,7 +356,7 @@ def hidden(answers: Any, noise: Any) -> Any:
 
 
 def hidden_return(answers: Any, noise: Any) -> Any:
-    a, b, c, d = [bool(noise.laplace(1) > 0) for _ in range(4)]
+    _paths = [bool(noise.laplace(1) > 0) for _ in range(4)]
     threshold = FAR + noise.laplace(2)
     secret = threshold
     for answer in answers:

@@ -877,7 +877,8 @@ def _codes(
 ) -> Iterator[tuple[types.CodeType, Mapping[str, Any], str]]:
     """Yield the code of a function and of the Python functions that it names, with their names."""
     seen: set[int] = set()
-    stack: list[Any] = [inspect.unwrap(function)]
+    # what runs is the wrapper, which may call what it wraps
+    stack: list[Any] = [function, inspect.unwrap(function)]
     while stack:
         each = stack.pop()
         if isinstance(each, types.MethodType):
@@ -920,8 +921,8 @@ def _refuse_assignments(code: types.CodeType, function: types.FunctionType) -> N
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IS_OP" and any(isinstance(x, bool) for x in before[-2:]):
             raise ProgramError(
-                f"line {code.co_firstlineno} of {function.__name__}: `is True` or `is False`, which "
-                "an unknown comparison never is: write the comparison itself"
+                f"line {code.co_firstlineno} of {function.__name__}: `is True` or `is False`, "
+                "which an unknown comparison never is: write the comparison itself"
             )
         before.append(instruction.argval if instruction.opname == "LOAD_CONST" else None)
         if instruction.opname in ("STORE_ATTR", "DELETE_ATTR"):

@@ -27,7 +27,6 @@ from adaptive_dp.prove.alignment import (
 )
 from adaptive_dp.prove.cells import Enclosed
 from adaptive_dp.prove.compare import compare
-from adaptive_dp.prove.every import in_integers as whole
 from adaptive_dp.prove.every import (
     START,
     Case,
@@ -38,6 +37,7 @@ from adaptive_dp.prove.every import (
     endings_of,
     worst_corner,
 )
+from adaptive_dp.prove.every import in_integers as whole
 from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
 from adaptive_dp.prove.finite import least_exponent, table
 from adaptive_dp.prove.laws import NoLaw, interior
