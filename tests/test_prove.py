@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import json
 import math
@@ -682,14 +683,14 @@ def test_state_outside_of_the_function_is_refused() -> None:
     assert "'kept' from outside" in refused(keeps)
 
     def counts(answers: Any, noise: Any) -> Any:
-        COUNTER.runs += 1
+        setattr(COUNTER, "runs", COUNTER.runs + 1)  # noqa: B010
         x = answers[0] + noise.laplace(1)
         return x > COUNTER.runs
 
     assert "did not do the same" in refused(counts)
 
     def draws_more(answers: Any, noise: Any) -> Any:
-        COUNTER.runs += 1
+        setattr(COUNTER, "runs", COUNTER.runs + 1)  # noqa: B010
         return answers[0] + noise.laplace(1 + COUNTER.runs % 2)
 
     assert "did not do the same" in refused(draws_more)
@@ -698,10 +699,39 @@ def test_state_outside_of_the_function_is_refused() -> None:
 
     def holds(answers: Any, noise: Any) -> Any:
         x = getattr(holder, "x", answers[0])
-        holder.x = answers[0]  # type: ignore[attr-defined]
+        setattr(holder, "x", answers[0])  # noqa: B010
         return x + noise.laplace(1)
 
     assert "keeps state between its runs" in refused(holds)
+
+    def sets(answers: Any, noise: Any) -> Any:
+        COUNTER.runs += 1  # one run in a million may be another
+        return answers[0] + noise.laplace(1 if COUNTER.runs % 10**6 else 1e-9)
+
+    assert "assigns to the attribute 'runs'" in refused(sets)
+
+    def plain(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.laplace(1)
+
+    @functools.wraps(plain)
+    def wraps(answers: Any, noise: Any) -> Any:
+        kept.append(1)
+        return plain(answers, noise) if len(kept) % 10**6 else answers[0]
+
+    assert "'kept' from outside" in refused(wraps)
+
+    inside, ticks = ([],), iter(range(10**9))
+
+    def appends(answers: Any, noise: Any) -> Any:
+        inside[0].append(1)
+        return answers[0] + noise.laplace(1 if len(inside[0]) % 10**6 else 1e-9)
+
+    assert "'inside' from outside" in refused(appends)
+
+    def counts_on(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.laplace(1 if next(ticks) < 10**6 else 1e-9)
+
+    assert "'ticks' from outside" in refused(counts_on)
 
     def randomly(answers: Any, noise: Any) -> Any:
         return random.random() + noise.laplace(1)
@@ -732,6 +762,48 @@ def test_state_outside_of_the_function_is_refused() -> None:
         return noise.laplace(1)
 
     assert "default argument" in refused(default)
+
+
+FAR = 10**6  # farther than plain numbers are tried: what happens there is seen by reading alone
+
+
+def test_what_is_near_as_a_float_is_not_the_same_output() -> None:
+    def near(answers: Any, noise: Any) -> Any:
+        return Fraction(10**17 + 1) if answers[0] > FAR else Fraction(10**17)
+
+    assert "which no float is" in refused(near)
+
+    def flipped(answers: Any, noise: Any) -> Any:
+        return Fraction(10**17) + answers[0] * noise.flip(0.5)
+
+    with pytest.raises(prove.ProgramError, match="which no float is"):
+        prove.prove(flipped, answers=1, domain=(0, 1))
+
+
+def test_an_unknown_is_not_taken_for_a_constant() -> None:
+    def is_true(answers: Any, noise: Any) -> Any:
+        return 1 if (answers[0] > FAR) is True else 0
+
+    assert "`is True`" in refused(is_true)
+
+    def shows(answers: Any, noise: Any) -> Any:
+        return repr(answers[0]) if answers[0] + noise.laplace(1) > FAR else ""
+
+    assert "in a text" in refused(shows)
+
+    def shows_condition(answers: Any, noise: Any) -> Any:
+        return repr(answers[0] > 0) if answers[0] + noise.laplace(1) > FAR else ""
+
+    assert "in a text" in refused(shows_condition)
+
+
+def test_a_claim_may_be_a_number_of_numpy() -> None:
+    def noisy(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.laplace(10)
+
+    verdict = prove.prove(noisy, answers=1, epsilon=np.float64(0.1))
+    assert isinstance(verdict, prove.Proved)
+    assert verdict.epsilon == Fraction(1, 10)
 
 
 def test_a_refusal_that_is_caught_stays_a_refusal() -> None:
@@ -1233,7 +1305,7 @@ def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) 
     verdict = prove.prove(program, answers="every", neighbors=neighbors)
     assert isinstance(verdict, prove.Proved), str(verdict)
     stated = mechanism.loss(1, span=2 if neighbors == "each" else 1).pure()
-    assert float(verdict.least) <= stated
+    assert verdict.least <= Fraction(stated)
     if neighbors == "each" or gap or mechanism.numeric is None:
         assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
     assert verdict.tight or mechanism.count > 1 or gap
@@ -1385,12 +1457,20 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
                  "--proof", str(proof)]) == 0  # fmt: skip
     assert "PROVED: above is 1-DP for 2 answers" in capsys.readouterr().out
     assert main(["verify", str(proof)]) == 0
-    assert "holds: above" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "holds: above, as the program in the proof, is 1-DP for 2 answers" in said
+    assert "where every answer moves by at most 1" in said
     assert main(["prove", f"{file}:first", "--answers", "every", "--epsilon", "1",
                  "--proof", str(proof)]) == 0  # fmt: skip
     assert "PROVED: first is 1-DP for every length" in capsys.readouterr().out
     assert main(["verify", str(proof)]) == 0
-    assert "is 1-DP for every length" in capsys.readouterr().out
+    assert "is 1-DP for every length, where every answer" in capsys.readouterr().out
+    # a proof of zCDP is no proof of a pure epsilon
+    gaussian = prove.concentrated(lambda q, noise: q[0] + noise.gaussian(1), answers=1)
+    assert isinstance(gaussian, prove.Proved)
+    (zcdp := tmp_path / "zcdp.json").write_text(json.dumps(gaussian.document))
+    assert main(["verify", str(zcdp)]) == 0
+    assert "is 1/2-zCDP for 1 answer" in capsys.readouterr().out
     assert main(["prove", f"{file}:first", "--answers", "all"]) == 2
     proof.write_text(proof.read_text().replace('"scale": "4"', '"scale": "1"'))
     assert main(["verify", str(proof)]) == 1

@@ -336,6 +336,134 @@ def test_proofs_of_random_loops_are_above_what_lengths_show(seed: int) -> None:
     assert verdict.least > 0
 
 
+# --- programs that a reader of their source may misread
+
+FAR = 10**6  # farther than plain numbers are tried: what happens there is seen by reading alone
+secret = 0  # a name of the module that programs below have as their own
+
+
+def hidden(answers: Any, noise: Any) -> Any:
+    """The noise of the threshold is released: the loss grows with the number of answers."""
+    _paths = [bool(noise.laplace(1) > 0) for _ in range(4)]  # so many: no length is looked at
+    threshold = FAR + noise.laplace(2)
+    secret = threshold
+    for answer in answers:
+        if answer + noise.laplace(4) >= threshold:
+            break
+    else:
+        secret = 0
+    return secret
+
+
+def hidden_return(answers: Any, noise: Any) -> Any:
+    _paths = [bool(noise.laplace(1) > 0) for _ in range(4)]
+    threshold = FAR + noise.laplace(2)
+    secret = threshold
+    for answer in answers:
+        if answer + noise.laplace(4) >= threshold:
+            break
+    else:
+        return 0
+    return secret
+
+
+box = [0, 1]
+
+
+def own_box(answers: Any, noise: Any) -> Any:
+    box, out = [0, 10**-6], []
+    for box[0] in answers:
+        out.append(box[0] + noise.laplace(box[1] if box[0] > FAR else 1))
+    return out
+
+
+def longer(answers: Any) -> Any:
+    """What `enumerate` is not, for more answers than are tried."""
+    return [(i, x * len(answers) if len(answers) > 6 else x) for i, x in enumerate(answers)]
+
+
+def own_enumerate(answers: Any, noise: Any) -> Any:
+    enumerate, out = longer, []
+    for _, answer in enumerate(answers):
+        out.append(answer + noise.laplace(1))
+    return out
+
+
+def ninth(answers: Any, noise: Any) -> Any:
+    for i, answer in enumerate(answers):
+        if len(repr(i)) == 2:  # a position of two digits
+            return answer
+    return 0
+
+
+def is_true(answers: Any, noise: Any) -> Any:
+    for answer in answers:
+        far = answer > FAR
+        if far is True:
+            return 1
+    return 0
+
+
+def taken(answers: Any, noise: Any) -> Any:
+    ADP_end = longer
+    for answer in answers:
+        return ADP_end((answer + noise.laplace(1),))
+
+
+def groups(answers: Any, noise: Any) -> Any:
+    for answer in answers:
+        try:
+            last = answer + noise.laplace(1)
+        except* ValueError:
+            last = None
+    return last
+
+
+@pytest.mark.parametrize("program", [hidden, hidden_return])
+def test_a_variable_of_the_function_is_none_of_the_modules(program: Callable[..., Any]) -> None:
+    verdict = prove.prove(program, answers="every")
+    assert not isinstance(verdict, prove.Proved)
+
+
+def test_a_list_whose_part_is_the_loops_variable_is_kept() -> None:
+    verdict = prove.prove(own_box, answers="every", neighbors="one")
+    assert not isinstance(verdict, prove.Proved) or verdict.least >= 10**6
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (own_enumerate, "needs one loop"),
+        (ninth, "a computation with a position"),
+        (is_true, "is True"),
+        (taken, "names that begin with ADP_ are taken"),
+        (groups, "try in a proof"),
+    ],
+)
+def test_what_would_be_misread_is_refused(program: Callable[..., Any], words: str) -> None:
+    assert words in refused(program)
+
+
+def test_what_is_bound_before_a_loop_is_there_after_a_break() -> None:
+    def early(answers: Any, noise: Any) -> Any:
+        low, high, threshold = 1, 2, noise.laplace(2)
+        for answer in answers:
+            if answer + noise.laplace(4) >= threshold:
+                break
+        else:
+            return low
+        return high
+
+    verdict = prove.prove(early, answers="every")
+    assert isinstance(verdict, prove.Proved)
+    assert verdict.least == 1
+
+
+def test_one_radius_of_integers() -> None:
+    with pytest.raises(DeclarationError, match="radius=1"):
+        prove.prove(largest(2, "geometric"), answers="every", radius=2)
+
+
 # --- forged proofs
 
 
@@ -426,6 +554,26 @@ def test_forged_proofs_for_every_length_are_refused() -> None:
         document["neighbors"] = "together"
 
     assert "is missing" in forged(above, together)
+
+    def a_position_of_nowhere(document: dict[str, Any]) -> None:
+        text = json.dumps(document["loop"]).replace("position:now", "position:other")
+        document["loop"] = json.loads(text)
+
+    assert "position that was not kept" in forged(above, a_position_of_nowhere)
+
+    def a_position_of_no_turn(document: dict[str, Any]) -> None:
+        for trees in document["loop"]["states"].values():
+            for node in trees["finish"]:
+                if "returns" in node:
+                    node["returns"] = node["returns"].replace("None", "'position:now'")
+
+    assert "position of no turn" in forged(above, a_position_of_no_turn)
+
+    def without_end(document: dict[str, Any]) -> None:
+        for trees in document["loop"]["states"].values():
+            trees["finish"][0] = {"returns": "('next', (...,), [])", "forms": [{"q1": "1"}]}
+
+    assert "a finish returns" in forged(above, without_end)
 
     def exponential(document: dict[str, Any]) -> None:
         text = json.dumps(document["loop"]).replace('"laplace"', '"exponential"')

@@ -101,14 +101,14 @@ def proof_in(text: str) -> dict[str, Any] | None:
 def verify_proof(document: dict[str, Any]) -> int:
     """Print whether a proof holds; exit code 1 if it does not."""
     from adaptive_dp import prove as proofs
+    from adaptive_dp.prove.verdicts import claim_of
 
     try:
         epsilon = proofs.check(document)
     except proofs.ProofError as error:
         return complain(f"the proof does not hold: {error}", FAILS)
-    name, answers = visible(str(document.get("name"))), document["answers"]
-    many = "every length" if answers == "every" else f"{answers} answers"
-    say(f"holds: {name}, as the program in the proof, is {epsilon}-DP for {many}")
+    name = visible(str(document.get("name")))
+    say(f"holds: {name}, as the program in the proof, {claim_of(document, epsilon)}")
     return 0
 
 

@@ -64,8 +64,9 @@ def kept(text: str) -> int:
     return text.count(GUESS) + text.count(OTHER)
 
 
-def read_ways(nodes: Sequence[Mapping[str, Any]], state: str, answer: bool) -> list[Way]:
-    """Return the ways through a tree, of a state's numbers and, in a step, of an answer."""
+def read_ways(nodes: Sequence[Mapping[str, Any]], state: str, which: str) -> list[Way]:
+    """Return the ways through a start, a step or a finish, of a state's numbers."""
+    answer = which == "step"
     ways = []
     known = {"1", *(f"q{j + 1}" for j in range(places(state)))} | ({"q0"} if answer else set())
     for draws, conditions, returned, forms in dict(walk(nodes, (), impossible)).values():
@@ -74,7 +75,10 @@ def read_ways(nodes: Sequence[Mapping[str, Any]], state: str, answer: bool) -> l
             require(form.keys() <= names, "an answer, a number or a draw that there is not")
         value = ast.literal_eval(returned)
         require(isinstance(value, tuple) and value[0] in ("next", "return"), "an unknown end")
-        require(GUESS not in returned or GUESS in state, "a position that was not kept")
+        for mark in (GUESS, OTHER):
+            require(mark not in returned or mark in state, "a position that was not kept")
+        require(answer or NOW not in returned, "a position of no turn")
+        require(value[0] == "return" or which != "finish", "a finish returns")
         require(kept(str(value)) <= 1, "one position is kept, and returned, at most")
         if value[0] == "return":
             ways.append(Way(draws, conditions, None, (), (value, forms)))
@@ -112,11 +116,11 @@ def check_every(document: Mapping[str, Any]) -> Fraction:
     require(radius >= 0, "no radius is negative")
     loop = document["loop"]
     pieces: dict[tuple[str, str], list[Way]] = {
-        ("start", ""): read_ways(loop["start"], "()", False)
+        ("start", ""): read_ways(loop["start"], "()", "start")
     }
     for state, trees in loop["states"].items():
-        pieces["step", state] = read_ways(trees["step"], state, True)
-        pieces["finish", state] = read_ways(trees["finish"], state, False)
+        pieces["step", state] = read_ways(trees["step"], state, "step")
+        pieces["finish", state] = read_ways(trees["finish"], state, "finish")
         # a turn does not depend on whether a position is the one that is guessed
         same = loop["states"].get(state.replace(GUESS, OTHER))
         require(same is not None, "a state is missing")

@@ -77,7 +77,7 @@ def concentrated(
     """
     program = unroll(function, answers)
     relation = adjacency(neighbors, answers, radius)
-    claim = None if rho is None else Fraction(repr(rho) if isinstance(rho, float) else rho)
+    claim = None if rho is None else Fraction(repr(float(rho)) if isinstance(rho, float) else rho)
     if claim is not None and claim < 0:
         raise DeclarationError(f"rho must be at least 0, got {rho!r}")
     paths = program.paths()

@@ -18,7 +18,7 @@ import numpy as np
 
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.prove.checker import exponential_exceeds
-from adaptive_dp.prove.program import MOST_PATHS, ProgramError, check_closed
+from adaptive_dp.prove.program import MOST_PATHS, ProgramError, check_closed, is_float
 
 MOST_ANSWERS = 2**12
 """More vectors of answers than this are not tried."""
@@ -41,7 +41,7 @@ class _Flips:
         if isinstance(chance, bool) or not 0 <= exact <= 1:
             raise ProgramError(f"{self.name}: noise.flip needs a probability, got {chance!r}")
         # 0.1 is meant as a tenth
-        p = Fraction(repr(chance)) if isinstance(chance, float) else Fraction(chance)
+        p = Fraction(repr(float(chance))) if isinstance(chance, float) else Fraction(chance)
         if len(self.taken) > 1000:
             raise ProgramError(
                 f"{self.name}: more than 1000 flips in one run: write for _ in range(k)"
@@ -114,6 +114,10 @@ def _constant(value: Any, name: str) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_constant(each, name) for each in value)
     if isinstance(value, Fraction):
+        if not is_float(value):
+            raise ProgramError(
+                f"{name} returns {value}, which no float is: return an int or a float"
+            )
         return float(value)
     if value is None or type(value) in (bool, int, str) or isinstance(value, float):
         return value

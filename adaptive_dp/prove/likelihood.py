@@ -198,7 +198,7 @@ def delta(
     one_way, other_way = NOTHING, NOTHING
     # e^epsilon, of the number as it is written
     growth = exponential(
-        Fraction(repr(epsilon)) if isinstance(epsilon, float) else Fraction(epsilon)
+        Fraction(repr(float(epsilon))) if isinstance(epsilon, float) else Fraction(epsilon)
     )
     for each in members.values():
         try:

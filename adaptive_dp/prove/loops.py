@@ -61,11 +61,8 @@ class Position:
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _used
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _used
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _used
-    __bool__ = __int__ = __float__ = __index__ = __str__ = __format__ = _used
+    __bool__ = __int__ = __float__ = __index__ = __str__ = __repr__ = __format__ = _used
     __divmod__ = __and__ = __or__ = __xor__ = __neg__ = __abs__ = __lshift__ = __rshift__ = _used
-
-    def __repr__(self) -> str:
-        return "<position>"
 
 
 @frozen
@@ -319,6 +316,7 @@ def _truth(value: Any) -> bool:
 
 FORBIDDEN = {
     ast.Try: "try",
+    ast.TryStar: "try",
     ast.Delete: "del",
     ast.Global: "global",
     ast.Nonlocal: "nonlocal",
@@ -386,12 +384,14 @@ class _Parts:
         if len(outputs) > 1:
             self.refuse("one list of what is released, in a proof for every length: append tuples")
         ending = [*loop.orelse, *after]
-        live = _live(loop.body, _names(loop.target))[0] | _live(ending, set())[0]
         stored = {n for each in [*before, loop, *after] for n in _stores(each)}
+        # after `break` the loop's else does not run: what it binds, or where it returns, is no end
+        live = _live(loop.body, _stores(loop.target))[0] | _loads(loop.target)
+        live |= _live(ending, set())[0] | _live(after, set())[0]
         if self.noise in stored:
             self.refuse(f"it assigns to {self.noise}: use another name")
         self.variables = sorted((live & stored) - outputs)
-        self._compile(before, loop, after, sorted(outputs))
+        self._compile(before, loop, after, sorted(outputs), sorted(stored))
 
     def refuse(self, reason: str, node: ast.AST | None = None) -> NoReturn:
         """Refuse the function, at a line of it."""
@@ -448,21 +448,25 @@ class _Parts:
                 )
             if isinstance(node, ast.Name) and node.id in LOOKS:
                 self.refuse(f"{node.id}() in a proof for every length", node)
+            if isinstance(node, ast.Name) and node.id.startswith("ADP_"):
+                self.refuse(f"the name {node.id}: names that begin with ADP_ are taken", node)
             if isinstance(node, ast.Compare) and any(
-                isinstance(op, ast.Is | ast.IsNot) and not isinstance(right, ast.Constant)
+                isinstance(op, ast.Is | ast.IsNot)
+                and not (isinstance(right, ast.Constant) and right.value is None)
                 for op, right in zip(node.ops, node.comparators, strict=True)
             ):
                 self.refuse("`is` in a proof for every length is followed with None alone", node)
 
     def _over(self, loop: ast.For) -> ast.Name | None:
         """Return the name of the answers in a loop over them."""
-        over = loop.iter
+        over, code = loop.iter, self.function.__code__
         if (
             isinstance(over, ast.Call)
             and isinstance(over.func, ast.Name)
             and over.func.id == "enumerate"
             and over.func.id not in self.function.__globals__
-            and over.func.id not in self.function.__code__.co_freevars
+            and over.func.id not in (*code.co_freevars, *code.co_varnames, *code.co_cellvars)
+            and self.function.__builtins__.get("enumerate") is enumerate
             and len(over.args) == 1
             and not over.keywords
         ):
@@ -506,7 +510,10 @@ class _Parts:
         loop: ast.For,
         after: Sequence[ast.stmt],
         outputs: Sequence[str],
+        stored: Sequence[str],
     ) -> None:
+        # a variable of the function is none of the module's in a piece that does not bind it
+        own = "\n".join(["if False:", *(f"  {name} = None" for name in stored), "  pass"])
         loaded = [
             f"if {name!r} in ADP_state:\n  {name} = ADP_state[{name!r}]" for name in self.variables
         ]
@@ -545,7 +552,7 @@ class _Parts:
         for head, body in pieces.items():
             piece = _parsed(head)[0]
             assert isinstance(piece, ast.FunctionDef)
-            piece.body = list(body)
+            piece.body = [*body, *_parsed(own)]
             made.append(self._within([piece], piece.name))
         self.start, self.step, self.finish = made
 
@@ -589,6 +596,7 @@ def _single(each: ast.stmt) -> list[ast.stmt]:
         and isinstance(each.value, ast.Tuple)
         and len(each.targets[0].elts) == len(each.value.elts)
         and all(isinstance(target, ast.Name) for target in each.targets[0].elts)
+        and not any(isinstance(value, ast.Starred) for value in each.value.elts)
         and not _names(each.targets[0]) & _names(each.value)
     ):
         return [
@@ -679,8 +687,9 @@ def _live(body: Sequence[ast.stmt], defined: set[str]) -> tuple[set[str], set[st
             bound = set.intersection(*ends) if ends else None
         elif isinstance(each, ast.For | ast.While):
             head = each.iter if isinstance(each, ast.For) else each.test
+            target = _stores(each.target) if isinstance(each, ast.For) else set()
             read |= _loads(head) - bound
-            target = _names(each.target) if isinstance(each, ast.For) else set()
+            read |= _loads(each.target) - bound if isinstance(each, ast.For) else set()
             read |= _live(each.body, bound | target)[0] | _live(each.orelse, bound)[0]
         else:
             augmented = _names(each.target) if isinstance(each, ast.AugAssign) else set()

@@ -318,7 +318,7 @@ def _exact(
             scale, real = draws[int(name[1:])]
             if real is None:
                 constant += factor * scale
-            else:
+            elif factor:  # 0 of a real number has no bits to compare by
                 terms.append((factor * scale, real))
     return [constant], terms
 

@@ -359,7 +359,7 @@ class Expression:
         self._refuse("a pickle of an unknown number")
 
     def __repr__(self) -> str:
-        return "<unknown>"
+        self._refuse("an unknown number in a text: release the number itself")
 
     def __format__(self, spec: str) -> str:
         self._refuse("an unknown number in a text: release the number itself")
@@ -420,12 +420,10 @@ class Condition:
 
     __rmul__ = __mul__
 
-    def __repr__(self) -> str:
-        return "<unknown condition>"
-
     def __str__(self) -> str:
         self._tracer.refuse("a condition in a text: ask for its truth with bool()")
 
+    __repr__ = __str__
     __format__ = __str__  # type: ignore[assignment]
 
 
@@ -670,6 +668,8 @@ def _skeleton(value: Any, tracer: _Symbolic) -> tuple[str, list[Form]]:
         if isinstance(x, float | Fraction):
             if math.isnan(x):
                 tracer.refuse("it returns NaN: return None")
+            if isinstance(x, Fraction) and not is_float(x):
+                tracer.refuse(f"it returns {x}, which no float is: return an int or a float")
             # a literal that reads as infinity
             return repr(float(x)).replace("inf", "1e999")
         if isinstance(x, np.ndarray):
@@ -684,6 +684,14 @@ def _skeleton(value: Any, tracer: _Symbolic) -> tuple[str, list[Form]]:
         )
 
     return text(value, 0), forms
+
+
+def is_float(value: Fraction) -> bool:
+    """Whether a float is exactly this number: two that are near are two outputs."""
+    try:
+        return Fraction(float(value)) == value
+    except OverflowError:
+        return False
 
 
 def unroll(function: Callable[..., Any], answers: int, *, most_paths: int = MOST_PATHS) -> Program:
@@ -846,9 +854,7 @@ def check_closed(function: Callable[..., Any]) -> None:
                         f"{value.__name__!r}: what a program does must depend on its arguments "
                         "alone; draw from noise"
                     )
-            elif isinstance(
-                value, list | dict | set | bytearray | np.ndarray | np.random.Generator
-            ):
+            elif _can_change(value):
                 raise ProgramError(
                     f"line {code.co_firstlineno} of {name}: it reads {used!r} from outside, a "
                     f"{type(value).__name__}, which can change: write the numbers in the function, "
@@ -856,12 +862,23 @@ def check_closed(function: Callable[..., Any]) -> None:
                 )
 
 
+def _can_change(value: Any) -> bool:
+    """Whether a value from outside visibly can change, or something in a tuple can."""
+    if isinstance(value, tuple):
+        return any(map(_can_change, value))
+    return isinstance(
+        value,
+        list | dict | set | bytearray | np.ndarray | np.random.Generator | Iterator,
+    )
+
+
 def _codes(
     function: Callable[..., Any],
 ) -> Iterator[tuple[types.CodeType, Mapping[str, Any], str]]:
     """Yield the code of a function and of the Python functions that it names, with their names."""
     seen: set[int] = set()
-    stack: list[Any] = [inspect.unwrap(function)]
+    # what runs is the wrapper, which may call what it wraps
+    stack: list[Any] = [function, inspect.unwrap(function)]
     while stack:
         each = stack.pop()
         if isinstance(each, types.MethodType):
@@ -892,7 +909,7 @@ def _codes(
             stack.extend(v for v in outer.values() if isinstance(v, types.FunctionType))
         defaults = [*(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values()]
         for value in defaults:
-            if isinstance(value, list | dict | set | bytearray | np.ndarray):
+            if _can_change(value):
                 raise ProgramError(
                     f"{each.__name__}: a default argument that can change "
                     f"({type(value).__name__}): write a tuple"
@@ -900,7 +917,20 @@ def _codes(
 
 
 def _refuse_assignments(code: types.CodeType, function: types.FunctionType) -> None:
+    before: list[Any] = []
     for instruction in dis.get_instructions(code):
+        if instruction.opname == "IS_OP" and any(isinstance(x, bool) for x in before[-2:]):
+            raise ProgramError(
+                f"line {code.co_firstlineno} of {function.__name__}: `is True` or `is False`, "
+                "which an unknown comparison never is: write the comparison itself"
+            )
+        before.append(instruction.argval if instruction.opname == "LOAD_CONST" else None)
+        if instruction.opname in ("STORE_ATTR", "DELETE_ATTR"):
+            raise ProgramError(
+                f"line {code.co_firstlineno} of {function.__name__}: it assigns to the attribute "
+                f"{instruction.argval!r}: state between runs cannot be followed; use a local "
+                "variable"
+            )
         outside = instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (
             instruction.opname in ("STORE_DEREF", "DELETE_DEREF")
             and code is function.__code__

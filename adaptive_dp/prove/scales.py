@@ -101,6 +101,8 @@ def calibrate(
         raise DeclarationError("each name of a scale needs a positive weight")
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise DeclarationError(f"epsilon must be a positive number, got {epsilon!r}")
+    # 0.1 is meant as a tenth
+    claim = Fraction(repr(float(epsilon)) if isinstance(epsilon, float) else epsilon)
     order = list(names)
     weights = np.array([names[name] for name in order], dtype=float)
     scales = dict.fromkeys(order, 1.0)
@@ -109,11 +111,11 @@ def calibrate(
     for _ in range(MOST_ROUNDS):
         proof = _proof(make, scales, answers, neighbors)
         # all scales times the same: the claim is met, by fractions, and used up
-        factor = _up(float(proof.least / Fraction(repr(epsilon))))
+        factor = _up(float(proof.least / claim))
         fitting = {name: scale * factor for name, scale in scales.items()}
         if best is None or _noise(fitting, names) < _noise(best.scales, names) * (1 - 1e-12):
             fitted = _proof(make, fitting, answers, neighbors)
-            while fitted.least > Fraction(repr(epsilon)):
+            while fitted.least > claim:
                 fitting = {name: _up(scale) for name, scale in fitting.items()}
                 fitted = _proof(make, fitting, answers, neighbors)
             best = Calibrated(fitting, fitted)

@@ -37,6 +37,7 @@ from adaptive_dp.prove.every import (
     endings_of,
     worst_corner,
 )
+from adaptive_dp.prove.every import in_integers as whole
 from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
 from adaptive_dp.prove.finite import least_exponent, table
 from adaptive_dp.prove.laws import NoLaw, interior
@@ -46,6 +47,8 @@ from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, T
 
 LADDER = (*range(9), 12, 16, 24, 32, 48, 64, 256, 1024, 4096)
 """How many times the worst move the answers of a counterexample are from where they start."""
+
+INTEGERS = "answers of geometric noise are integers, which move by 1: radius=1"
 
 RELATIONS = {
     "domain": "one answer takes another value of the domain",
@@ -307,7 +310,7 @@ def prove(
     relation = adjacency(neighbors, answers, radius)
     integers = any(in_integers(path.draws) for path in program.paths())
     if integers and any(r != 1 for r in relation.radii):
-        raise DeclarationError("answers of geometric noise are integers, which move by 1: radius=1")
+        raise DeclarationError(INTEGERS)
     bounds = search(program, relation, claim)
     if claim is None:
         # where no finite epsilon holds, a large one is refuted
@@ -362,7 +365,7 @@ def _positive(epsilon: float | Fraction) -> Fraction:
     ):
         raise DeclarationError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
     # 0.1 is meant as a tenth: the float nearest to it is above it or below
-    return Fraction(repr(epsilon)) if isinstance(epsilon, float) else Fraction(epsilon)
+    return Fraction(repr(float(epsilon))) if isinstance(epsilon, float) else Fraction(epsilon)
 
 
 # -----------------------------------------------------------------------------
@@ -566,6 +569,8 @@ def _every(
         loop = looped(function)
     except ProgramError as error:
         refusal = error  # a few answers may refute it all the same
+    if loop is not None and size != 1 and whole(loop):
+        raise DeclarationError(INTEGERS)
     lower, wrong = _at_lengths(function, SHORT, neighbors, size, claim)
     if wrong is not None:
         return wrong
@@ -980,6 +985,16 @@ def _count(answers: int | None) -> str:
     if answers is None:
         return "every length"
     return "1 answer" if answers == 1 else f"{answers} answers"
+
+
+def claim_of(document: Mapping[str, Any], proved: Fraction) -> str:
+    """Return what a checked document says in words: of what, for which answers and neighbours."""
+    what = "zCDP" if "rho" in document else "DP"
+    every = what == "DP" and "loop" in document and document["neighbors"] != "domain"
+    count = None if every else int(document["answers"])
+    radii = tuple(map(Fraction, document.get("radii", ["1"])))
+    near = _relation(Adjacency(str(document["neighbors"]), radii))
+    return f"is {proved}-{what} for {_count(count)}, where {near}"
 
 
 def _relation(relation: Adjacency) -> str:
