@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from plans import network
 
 import accountants
 import adaptive_dp as dp
+from adaptive_dp.noise.stream import SecureStream, SeededStream
 from adaptive_dp.torch.examples import NetworkRowsOf
 from adaptive_dp.torch.networks import build
 
@@ -252,8 +254,6 @@ def test_what_is_charged_is_what_is_drawn() -> None:
     reads = NetworkRowsOf(("image",), "y", table.domain.columns)
     assert reads.domain([table.domain]).shape == (4,)
     rows = reads.run([table.operation.bind(rows_of(2_000))], None)
-    from adaptive_dp.noise.stream import SecureStream
-
     sizes = [len(rows.sample(0.1, SecureStream()).index) for _ in range(200)]
     # 200 binomials of mean 200 and deviation 13.4: six deviations of their mean
     assert abs(np.mean(sizes) - 200) < 6 * 13.42 / 200**0.5
@@ -282,17 +282,48 @@ def test_empty_samples_and_empty_data_are_ordinary() -> None:
         assert np.isfinite(model["parameters"]).all()
 
 
-@pytest.mark.parametrize("size", [1, 3, 64])
-def test_any_physical_batch_gives_the_same_sum(size: int) -> None:
-    data = rows_of(10)
-    models = [
-        plan_of(training(physical_batch=batch, sampling_rate=1), sigma=1e-9).simulate(
-            seed=1, images=data
-        )
-        for batch in (size, None)
-    ]
-    one, other = (m["model"]["parameters"] for m in models)
-    np.testing.assert_allclose(one, other, atol=1e-5)
+@pytest.mark.parametrize(("net", "sizes"), [("in_double", [1, 3, 64]), ("deep", [32, 64, 96])])
+def test_any_physical_batch_gives_the_same_sum(net: str, sizes: list[int]) -> None:
+    """Bit for bit, as units' shares are integers, and each is a function of its own rows."""
+    reads, gradients = training(globals()[net]).operations(PIXELS.domain)
+    bound = PIXELS.operation.bind(rows_of(100))
+    theta = np.linspace(-1, 1, sum(np.prod(shape, dtype=int) for _, shape in gradients.shapes))
+    found = []
+    for size in (*sizes, None):
+        own = evolve(gradients, physical_batch=size)
+        value = own.run([reads.run([bound], None), theta], SecureStream())
+        found.append((value.clipped_sum(0.9, relative=True)[0].tolist(), value.short(0.9)))
+    assert [each == found[0] for each in found] == [True] * 4
+    assert 0 < found[0][1] < 100
+
+
+def test_places_in_batches_come_from_the_runs_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run secure, of a simulation its seed's, also where all rows are read."""
+    from adaptive_dp.torch.gradients import ClippedSums
+
+    drawn: list[Any] = []
+
+    def recorded(self: Any, *inputs: Any, stream: Any, **options: Any) -> Any:
+        drawn.append((type(stream), stream.words(1)[0]))
+        return whole(self, *inputs, stream=stream, **options)
+
+    whole = ClippedSums.__call__
+    plan = plan_of(training(sampling_rate=1, steps=2))
+    _, gradients = training(sampling_rate=1, steps=2).operations(PIXELS.domain)
+    assert gradients.expected == 2
+    assert training(batch_size=None).operations(PIXELS.domain)[1].expected is None
+    monkeypatch.setattr(ClippedSums, "__call__", recorded)
+    for _ in range(2):
+        plan.simulate(seed=4, images=rows_of(5))
+    first, second = drawn[:2], drawn[2:]
+    assert first == second
+    assert first[0][1] != first[1][1]  # of another round
+    assert {kind for kind, _ in first} == {SeededStream}
+    drawn.clear()
+    plan.run(images=rows_of(5))
+    assert [kind for kind, _ in drawn] == [SecureStream] * 2
+    text = "\n".join(plan.certify().assumptions)
+    assert "a function of that row and of that slot alone" in text
 
 
 class Centred(torch.nn.Module):

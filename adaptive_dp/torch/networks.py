@@ -268,6 +268,10 @@ class NetworkParts:
         target.
     physical_batch
         How many rows are computed at once; None for a default.
+    expected
+        About how many units are computed in all, where that is public.
+    by_unit
+        Whether rows are of units, declared as such.
     """
 
     net: Function
@@ -277,6 +281,8 @@ class NetworkParts:
     first: Column
     target: Column
     physical_batch: int | None = field(default=None)
+    expected: int | None = field(default=None)
+    by_unit: bool = field(default=False)
 
     def engine(self) -> Engine:
         """Return the engine: built and checked once in a process.
@@ -290,7 +296,8 @@ class NetworkParts:
 
         net, loss = self.net.resolve(), self.loss.resolve()
         settings = tuple(sorted(self.settings.items()))
-        key = (net, loss, repr(settings), self.shape, self.first, self.target, self.physical_batch)
+        size = self.physical_batch, self.expected, self.by_unit
+        key = (net, loss, repr(settings), self.shape, self.first, self.target, size)
         if key in _ENGINES:
             return _ENGINES[key]
         name, torch = self.net.name, library()
@@ -309,9 +316,17 @@ class NetworkParts:
         )
         refuse_side_effects(name, module, x)
         function = built_loss(self.loss, self.settings)
-        sums = ClippedSums(module, function, x, y, physical_batch=self.physical_batch)
+        sums = ClippedSums(
+            module,
+            function,
+            x,
+            y,
+            physical_batch=self.physical_batch,
+            expected=self.expected,
+            by_unit=self.by_unit,
+        )
         try:
-            sums(flat(module), x, y, threshold=1.0)
+            sums(flat(module), x, y, np.arange(len(x)) if self.by_unit else None, threshold=1.0)
         except Exception as error:  # of made-up rows: it may be shown
             raise DeclarationError(
                 f"{name} with the loss {self.loss.name} fails on made-up rows: {error}"
