@@ -365,6 +365,8 @@ def by_numpy() -> Any:
         (lambda: 3, "must return a torch.nn.Module"),
         (lambda: torch.nn.Linear(5, 2), "made-up rows of shape"),
         (lambda: torch.nn.Linear(4, 2).half(), "float32"),
+        (lambda: torch.nn.Linear(4, 1), "out of bounds"),
+        (lambda: torch.nn.Linear(4, 2, device="meta"), "another device"),
     ],
 )
 def test_networks_that_are_refused(net: Any, match: str) -> None:
@@ -412,6 +414,62 @@ def test_a_network_that_is_built_already_is_refused() -> None:
         PIXELS.solve(training(optimizer=lambda p: 3))
     with pytest.raises(dp.DeclarationError, match="cannot step"):
         PIXELS.solve(training(optimizer=torch.optim.LBFGS))
+
+
+class Focal(torch.nn.Module):
+    def __init__(self, gamma: float = 2.0, share: float = 1.0) -> None:
+        super().__init__()
+        self.gamma, self.weight = gamma, share
+
+    def forward(self, outputs: Any, targets: Any) -> Any:
+        entropy = torch.nn.functional.cross_entropy(outputs, targets)
+        return entropy * self.weight * (1 - torch.exp(-entropy)) ** self.gamma
+
+
+def test_a_losss_settings_are_in_the_document_or_it_is_refused() -> None:
+    for loss, settings in (
+        (Focal(5.0), {"gamma": 5.0}),
+        (torch.nn.KLDivLoss(log_target=True, reduction="sum"), {"log_target", "reduction"}),
+        (torch.nn.MSELoss(reduction="sum"), {"reduction": "sum"}),
+        (torch.nn.CrossEntropyLoss(label_smoothing=0.1), {"label_smoothing": 0.1}),
+        (torch.nn.CrossEntropyLoss(), {}),
+    ):
+        found = training(loss=loss).named_loss[1]
+        assert found == settings or set(found) == settings
+    for loss in (Focal(share=3.0), Focal(gamma=[1])):  # type: ignore[arg-type]
+        with pytest.raises(dp.DeclarationError, match="cannot hold"):
+            PIXELS.solve(training(loss=loss))
+
+
+def test_the_ends_of_whole_numbers_are_tried_before_a_run() -> None:
+    """A token that the embedding lacks would fail where a private row has it, after the charge."""
+    columns = {"image": dp.tensor((3,), (0, 100), whole=True), "y": [0, 1]}
+    words = dp.dataset("words", columns=columns)
+
+    def net(count: int) -> Any:
+        layers = torch.nn.Embedding(count, 2), torch.nn.Flatten(), torch.nn.Linear(6, 2)
+        return torch.nn.Sequential(*layers)
+
+    words.solve(training(lambda: net(101)))
+    with pytest.raises(dp.DeclarationError, match="index out of range"):
+        words.solve(training(lambda: net(100)))
+
+
+def test_modes_of_pytorch_around_a_run_change_nothing() -> None:
+    data = rows_of(20)
+
+    def result() -> Any:
+        plan = plan_of(training(lambda: deep()))  # declared anew in each mode
+        return plan.simulate(seed=1, images=data)["model"]["parameters"]
+
+    right = result()
+    for mode in (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        torch.inference_mode(),
+        torch.no_grad(),
+    ):
+        with mode:
+            np.testing.assert_array_equal(result(), right)
 
 
 @pytest.mark.parametrize(
@@ -640,6 +698,10 @@ def test_a_checkpoint_holds_no_ledger_and_no_noise_is_used_twice(tmp_path: Any) 
         other.load_state_dict({**checkpoint, "threshold": 0.5})
         other.step()
         assert session.spent.costs[-1] > once[-1]
+    # what would fail after the charge is refused before
+    for wrong in ({"threshold": np.nan}, {"round": -1}, {"memory": None}):
+        with pytest.raises(dp.DeclarationError, match="a checkpoint's"):
+            other.load_state_dict({**checkpoint, **wrong})
     with pytest.raises(dp.DeclarationError, match="checkpoint"):
         other.load_state_dict({"parameters": 3})
     with pytest.raises(dp.DeclarationError, match="other parameters"):

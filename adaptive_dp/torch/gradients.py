@@ -72,6 +72,7 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -513,6 +514,13 @@ def _scalar(value: Tensor) -> Tensor:
 # -----------------------------------------------------------------------------
 
 
+@contextmanager
+def _as_built() -> Iterator[None]:
+    """Compute as a network was tried, whatever modes of PyTorch are on around."""
+    with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+        yield
+
+
 class ClippedSums:
     """Exact sums of the clipped gradients of a module's rows; see the head of this file.
 
@@ -566,6 +574,7 @@ class ClippedSums:
 
     step: float = 2.0**-BITS
 
+    @_as_built()
     def __init__(
         self,
         module: Module,
@@ -630,7 +639,7 @@ class ClippedSums:
                 "two or more made-up rows are needed, as many inputs as targets; got shapes "
                 f"{tuple(inputs.shape)} and {tuple(targets.shape)}"
             )
-        self._inputs, self._targets = inputs[:8], targets[:8]
+        self._inputs, self._targets = inputs[:8].clone(), targets[:8].clone()
 
     def _tensor(self, values: Any) -> Tensor:
         """Return values on the module's device, floats in its precision, integers as int64."""
@@ -943,6 +952,7 @@ class ClippedSums:
             part.add(factors, total)
         return int((good & (norms <= threshold)).sum())
 
+    @_as_built()
     def __call__(
         self,
         theta: Any,

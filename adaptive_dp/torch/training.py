@@ -392,6 +392,14 @@ def optimizer_step(
 ) -> dict[str, Any]:
     """Return the state after a step along a released mean; the threshold stays."""
     torch = library()
+    with torch.inference_mode(False):
+        return _step(net, optimizer, state, mean)
+
+
+def _step(
+    net: Function, optimizer: Function, state: Mapping[str, Any], mean: NDArray[Any]
+) -> dict[str, Any]:
+    torch = library()
     key = (net.resolve(), optimizer.resolve())
     pair = _OPTIMIZERS.get(key)
     if pair is None:
