@@ -276,6 +276,15 @@ def test_rows_that_are_not_finite_add_nothing(name: str, bad: float) -> None:
         assert not one
 
 
+def test_nothing_of_rows_stays_after_an_error() -> None:
+    """The activations that hooks keep, and the sum so far."""
+    net, rows, sums = make("softmax")
+    with pytest.raises(IndexError):
+        sums(flat(net), rows(9), torch.full((9,), 7), threshold=1.0)
+    assert not sums._total.any()
+    assert [(layer.read, layer.wrote) for layer in sums._layers or ()] == [(None, None)]
+
+
 def test_a_loss_that_is_not_finite_counts_as_zero() -> None:
     """Its gradient may be finite."""
 

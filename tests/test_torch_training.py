@@ -56,14 +56,17 @@ def rows_of(n: int, seed: int = 0) -> dict[str, Any]:
 
 
 def test_a_unit_moves_the_sum_by_the_threshold_at_most_whatever_its_rows() -> None:
-    """All pairs of tables of up to three units, a unit of any of these rows more or less."""
+    """All pairs of tables of up to three units, a unit of any of these rows more or less.
+
+    One has a row without an image, and one without a declared target.
+    """
     columns = {"image": dp.tensor((4,), (0, 1)), "y": [0, 1]}
     table = dp.dataset("images", columns=columns, unit="id", rows_per_unit=9)
     reads, gradients = training(deep).operations(table.domain)
     module = build(gradients.net)
     theta = np.concatenate([p.detach().reshape(-1).numpy() for p in module.parameters()]) * 9
     draw = np.random.default_rng(1)
-    choices = [(), ((0, 1),), ((1, 0), (2, 1)), ((0, 0),) * 5 + ((1, 1),), ((3, 0),)]
+    choices = [(), ((0, 1),), ((1, 0), (2, 1)), ((0, 0),) * 5 + ((1, 1),), ((3, 0), (1, 2))]
     cells = draw.random((4, 4)) * np.array([[1], [0.01], [1], [1]])
     cells[3] = np.nan
 
@@ -562,6 +565,10 @@ def test_documents_name_the_network_and_its_shape() -> None:
         other.run(images=data)
     with pytest.raises(dp.DeclarationError, match="allow"):
         dp.load(declared.to_json()).with_delta(1e-5).run(images=data)
+    for numbers in ("[-2,-4]", f"[{2**33},{2**31}]"):  # int64 has 2^64 as 0
+        wrong = text.replace("[3,4]", numbers).replace("[3, 4]", numbers)
+        with pytest.raises(dp.DocumentError, match=r"numbers of at least 0|at most"):
+            dp.load(wrong, allow=["plans"])
 
 
 def test_a_trained_network_is_a_module_again() -> None:

@@ -1011,12 +1011,28 @@ class ClippedSums:
             raise DeclarationError("units are given if, and only if, sums are made with by_unit")
         if len(inputs) != len(targets) or (units is not None and len(units) != len(inputs)):
             raise DeclarationError("inputs, targets and units must have the same number of rows")
+        try:
+            return self._sum(theta, inputs, targets, units, threshold, stream or SecureStream())
+        finally:  # nothing of private rows stays here, also after an error
+            self._total.zero_()
+            for layer in self._layers or ():
+                layer.read = layer.wrote = None
+
+    def _sum(
+        self,
+        theta: Any,
+        inputs: Tensor,
+        targets: Tensor,
+        units: Any,
+        threshold: float,
+        stream: Stream,
+    ) -> tuple[NDArray[np.int64], int]:
         with torch.no_grad():
             self._set(theta)
             batches = (
-                self._batches(len(inputs), stream or SecureStream())
+                self._batches(len(inputs), stream)
                 if units is None
-                else self._unit_batches(np.asarray(units), stream or SecureStream())
+                else self._unit_batches(np.asarray(units), stream)
             )
             whole: Any = None
             total = self._total.zero_()
@@ -1030,7 +1046,6 @@ class ClippedSums:
                     added = 0
                     total.zero_()
         result = total.long() if whole is None else whole.add_(total.long())
-        total.zero_()  # nothing of private rows stays here
         return result.cpu().numpy(), short
 
     def _set(self, theta: Any) -> None:

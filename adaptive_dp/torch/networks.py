@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -102,7 +103,7 @@ def shapes_of(module: Any) -> Shapes:
 
 def sizes(shapes: Shapes) -> list[int]:
     """Return the number of entries of each parameter."""
-    return [int(np.prod(shape, dtype=np.int64)) for _, shape in shapes]
+    return [math.prod(shape) for _, shape in shapes]
 
 
 def flat(module: Any) -> NDArray[Any]:

@@ -65,6 +65,9 @@ from adaptive_dp.torch.networks import (
 FLOOR = 0.01
 """A threshold that adapts stays above this share of the first, and below its inverse."""
 
+MOST_PARAMETERS = 2**40
+"""Of a network that a document declares; computing needs far fewer."""
+
 FINEST = 30
 """Sums are handed on in steps of at most 2^-30 of the threshold, finer than the query's own."""
 
@@ -199,8 +202,12 @@ class UnitGradientsOf(Operation):
         if len(inputs) != 2:
             raise DeclarationError("a network's gradients need rows and released parameters")
         size = sum(sizes(self.shapes))
-        if size < 1:
-            raise DeclarationError("a network needs at least one parameter to train")
+        if any(n < 0 for _, shape in self.shapes for n in shape):
+            raise DeclarationError("a parameter's shape has numbers of at least 0")
+        if not 1 <= size <= MOST_PARAMETERS:
+            raise DeclarationError(
+                f"a network needs at least one parameter to train, and at most {MOST_PARAMETERS:,}"
+            )
         return GradientsDomain(size, inputs[0])
 
     def change(self, change: Change) -> Change:
