@@ -765,9 +765,9 @@ class Training(Learner[NetworkParameters]):
 
     def usual(self, table: TableDomain) -> int | None:
         """Return about how many units a round has, rounded up; None where that is not public."""
-        if self.batch_size is None and table.size is None:
-            return None
-        return math.ceil(self.batch_size or table.size * self.sampling_rate)
+        if self.batch_size is not None:
+            return math.ceil(self.batch_size)
+        return None if table.size is None else math.ceil(table.size * self.sampling_rate)
 
     def expected(self, table: Table) -> Released[Any]:
         """Return the number of units that a round is expected to have: public, or released."""
