@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow check docs tables bench clean
+.PHONY: demo test slow networks check docs tables bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/adaptive-dp demo
@@ -15,6 +15,11 @@ test: $(VENV)/.test
 
 slow: $(VENV)/.test
 	@$(BIN)/python -m pytest -n auto --dist loadfile -m "slow or hypothesis" --hypothesis-profile=nightly
+
+# of networks, where PyTorch is installed: it is large, and nothing here installs it
+networks: $(VENV)/.test
+	@$(BIN)/python -c 'import torch' || { echo "this needs PyTorch: $(BIN)/python -m pip install torch"; exit 1; }
+	@$(BIN)/python -m pytest adaptive_dp/torch tests/test_torch*.py tests/test_pages.py -k torch
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

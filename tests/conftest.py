@@ -16,6 +16,8 @@ settings.load_profile("ci")  # unless --hypothesis-profile names another, which 
 
 # each worker and each interpreter that a test starts would compile everything anew
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# as `adaptive_dp.torch` sets it, before another test's product of matrices
+os.environ.setdefault("MKL_CBWR", "AUTO")
 sys.dont_write_bytecode = False
 
 

@@ -276,6 +276,15 @@ def test_rows_that_are_not_finite_add_nothing(name: str, bad: float) -> None:
         assert not one
 
 
+def test_nothing_of_rows_stays_after_an_error() -> None:
+    """The activations that hooks keep, and the sum so far."""
+    net, rows, sums = make("softmax")
+    with pytest.raises(IndexError):
+        sums(flat(net), rows(9), torch.full((9,), 7), threshold=1.0)
+    assert not sums._total.any()
+    assert [(layer.read, layer.wrote) for layer in sums._layers or ()] == [(None, None)]
+
+
 def test_a_loss_that_is_not_finite_counts_as_zero() -> None:
     """Its gradient may be finite."""
 
@@ -295,11 +304,13 @@ def test_a_loss_that_is_not_finite_counts_as_zero() -> None:
 @pytest.mark.parametrize("name", ["mlp", "tokens"])
 def test_rows_of_a_unit_are_clipped_together(name: str) -> None:
     """Units of one row are rows; of several, their gradients are added first."""
-    net, rows, sums = make(name)
+    net, rows, sums = make(name, by_unit=True)
     x, y, theta = rows(40), labels(40), flat(net)
     units = np.random.default_rng(1).integers(0, 12, 40) * 1000
     right = by_rows(net, x, y)
     joint = np.array([right[units == u].sum(0) for u in np.unique(units)])
+    with pytest.raises(DeclarationError, match="by_unit"):
+        make(name)[2](theta, x, y, units, threshold=2.0)
     total, short = sums(theta, x, y, units, threshold=2.0)
     assert np.abs(total * sums.step - clipped(joint, 2.0).sum(0)).max() < 40 * 2e-5
     assert short == int((np.linalg.norm(joint, axis=1) <= 2.0).sum())
@@ -314,7 +325,7 @@ def test_rows_of_a_unit_are_clipped_together(name: str) -> None:
 
 def test_a_unit_keeps_its_finite_rows() -> None:
     """One NaN row of a unit adds 0 to the unit."""
-    net, rows, sums = make("mlp")
+    net, rows, sums = make("mlp", by_unit=True)
     x, y, theta = rows(4), labels(4), flat(net)
     right, _ = sums(theta, x[1:], y[1:], np.zeros(3), threshold=0.5)
     x[0] = math.nan
@@ -324,8 +335,8 @@ def test_a_unit_keeps_its_finite_rows() -> None:
 
 def test_no_rows_at_all() -> None:
     """An empty sample is ordinary."""
-    net, rows, sums = make("mlp")
     for units in (None, np.zeros(0)):
+        net, rows, sums = make("mlp", by_unit=units is not None)
         total, short = sums(flat(net), rows(2)[:0], labels(0), units, threshold=1.0)
         assert total.shape == (sums.size,)
         assert not total.any()
@@ -527,6 +538,36 @@ def test_slots_are_uniform_and_their_law_does_not_depend_on_who_is_there() -> No
         off = table[~np.eye(8, dtype=bool)]
         assert np.abs(off - 2000 / 56).max() < 5.5 * math.sqrt(2000 / 56)
         assert not np.diag(table).any()
+
+
+def test_slots_that_do_not_agree_are_drawn_for_each_row_by_itself() -> None:
+    """All pairs of slots alike: the law of a row's slot is the same whoever else is there."""
+    _, _, sums = make("softmax", physical_batch=4)
+    sums.slots_agree = False
+    counts = np.zeros((2, 4, 4))
+    for seed in range(2000):
+        for k, n in enumerate((9, 8)):  # in passes of 4: 3 and 2, if they were full
+            rows = [r for (r,) in sums._batches(n, SeededStream(seed, k))]
+            place = {int(row): s for each in rows for s, row in enumerate(each) if row >= 0}
+            assert sorted(place) == list(range(n))
+            assert len(rows) == max(np.bincount(list(place.values())))
+            counts[k, place[0], place[1]] += 1
+    # 16 pairs, two of each: 5.5 standard deviations, false alarm below 2e-6
+    assert np.abs(counts - 2000 / 16).max() < 5.5 * math.sqrt(2000 / 16)
+    assert [len(r) for (r,) in sums._batches(0, SeededStream(0))] == [4]
+
+
+def test_norms_of_half_precision_are_computed_wider() -> None:
+    """Squares of a float16 norm of 500 are infinite; other libraries then clip to zero or NaN."""
+    net = nn.Linear(5, 3).half()
+    loss = lambda outputs, targets: (outputs * 250).sum()  # noqa: E731
+    sums = ClippedSums(net, loss, floats(5)(4), floats(3)(4), physical_batch=32)
+    x = torch.full((2, 5), 1.0)
+    total, short = sums(flat(net), x, torch.zeros(2, 3), threshold=1.0)
+    norm = 250 * math.sqrt(18)
+    assert np.abs(total * sums.step - 2 * 250 / norm).max() < 1e-3
+    assert short == 0
+    assert sums(flat(net), x, torch.zeros(2, 3), threshold=norm * 1.001)[1] == 2
 
 
 def test_a_physical_batch_is_chosen_for_the_expected_rows() -> None:

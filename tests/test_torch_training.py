@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from plans import network
 
 import accountants
 import adaptive_dp as dp
+from adaptive_dp.noise.stream import SecureStream, SeededStream
 from adaptive_dp.torch.examples import NetworkRowsOf
 from adaptive_dp.torch.networks import build
 
@@ -54,14 +56,17 @@ def rows_of(n: int, seed: int = 0) -> dict[str, Any]:
 
 
 def test_a_unit_moves_the_sum_by_the_threshold_at_most_whatever_its_rows() -> None:
-    """All pairs of tables of up to three units, a unit of any of these rows more or less."""
+    """All pairs of tables of up to three units, a unit of any of these rows more or less.
+
+    One has a row without an image, and one without a declared target.
+    """
     columns = {"image": dp.tensor((4,), (0, 1)), "y": [0, 1]}
     table = dp.dataset("images", columns=columns, unit="id", rows_per_unit=9)
     reads, gradients = training(deep).operations(table.domain)
     module = build(gradients.net)
     theta = np.concatenate([p.detach().reshape(-1).numpy() for p in module.parameters()]) * 9
     draw = np.random.default_rng(1)
-    choices = [(), ((0, 1),), ((1, 0), (2, 1)), ((0, 0),) * 5 + ((1, 1),), ((3, 0),)]
+    choices = [(), ((0, 1),), ((1, 0), (2, 1)), ((0, 0),) * 5 + ((1, 1),), ((3, 0), (1, 2))]
     cells = draw.random((4, 4)) * np.array([[1], [0.01], [1], [1]])
     cells[3] = np.nan
 
@@ -252,8 +257,6 @@ def test_what_is_charged_is_what_is_drawn() -> None:
     reads = NetworkRowsOf(("image",), "y", table.domain.columns)
     assert reads.domain([table.domain]).shape == (4,)
     rows = reads.run([table.operation.bind(rows_of(2_000))], None)
-    from adaptive_dp.noise.stream import SecureStream
-
     sizes = [len(rows.sample(0.1, SecureStream()).index) for _ in range(200)]
     # 200 binomials of mean 200 and deviation 13.4: six deviations of their mean
     assert abs(np.mean(sizes) - 200) < 6 * 13.42 / 200**0.5
@@ -282,17 +285,48 @@ def test_empty_samples_and_empty_data_are_ordinary() -> None:
         assert np.isfinite(model["parameters"]).all()
 
 
-@pytest.mark.parametrize("size", [1, 3, 64])
-def test_any_physical_batch_gives_the_same_sum(size: int) -> None:
-    data = rows_of(10)
-    models = [
-        plan_of(training(physical_batch=batch, sampling_rate=1), sigma=1e-9).simulate(
-            seed=1, images=data
-        )
-        for batch in (size, None)
-    ]
-    one, other = (m["model"]["parameters"] for m in models)
-    np.testing.assert_allclose(one, other, atol=1e-5)
+@pytest.mark.parametrize(("net", "sizes"), [("in_double", [1, 3, 64]), ("deep", [32, 64, 96])])
+def test_any_physical_batch_gives_the_same_sum(net: str, sizes: list[int]) -> None:
+    """Bit for bit, as units' shares are integers, and each is a function of its own rows."""
+    reads, gradients = training(globals()[net]).operations(PIXELS.domain)
+    bound = PIXELS.operation.bind(rows_of(100))
+    theta = np.linspace(-1, 1, sum(np.prod(shape, dtype=int) for _, shape in gradients.shapes))
+    found = []
+    for size in (*sizes, None):
+        own = evolve(gradients, physical_batch=size)
+        value = own.run([reads.run([bound], None), theta], SecureStream())
+        found.append((value.clipped_sum(0.9, relative=True)[0].tolist(), value.short(0.9)))
+    assert [each == found[0] for each in found] == [True] * 4
+    assert 0 < found[0][1] < 100
+
+
+def test_places_in_batches_come_from_the_runs_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run secure, of a simulation its seed's, also where all rows are read."""
+    from adaptive_dp.torch.gradients import ClippedSums
+
+    drawn: list[Any] = []
+
+    def recorded(self: Any, *inputs: Any, stream: Any, **options: Any) -> Any:
+        drawn.append((type(stream), stream.words(1)[0]))
+        return whole(self, *inputs, stream=stream, **options)
+
+    whole = ClippedSums.__call__
+    plan = plan_of(training(sampling_rate=1, steps=2))
+    _, gradients = training(sampling_rate=1, steps=2).operations(PIXELS.domain)
+    assert gradients.expected == 2
+    assert training(batch_size=None).operations(PIXELS.domain)[1].expected is None
+    monkeypatch.setattr(ClippedSums, "__call__", recorded)
+    for _ in range(2):
+        plan.simulate(seed=4, images=rows_of(5))
+    first, second = drawn[:2], drawn[2:]
+    assert first == second
+    assert first[0][1] != first[1][1]  # of another round
+    assert {kind for kind, _ in first} == {SeededStream}
+    drawn.clear()
+    plan.run(images=rows_of(5))
+    assert [kind for kind, _ in drawn] == [SecureStream] * 2
+    text = "\n".join(plan.certify().assumptions)
+    assert "a function of that row and of that slot alone" in text
 
 
 class Centred(torch.nn.Module):
@@ -334,6 +368,8 @@ def by_numpy() -> Any:
         (lambda: 3, "must return a torch.nn.Module"),
         (lambda: torch.nn.Linear(5, 2), "made-up rows of shape"),
         (lambda: torch.nn.Linear(4, 2).half(), "float32"),
+        (lambda: torch.nn.Linear(4, 1), "out of bounds"),
+        (lambda: torch.nn.Linear(4, 2, device="meta"), "another device"),
     ],
 )
 def test_networks_that_are_refused(net: Any, match: str) -> None:
@@ -381,6 +417,62 @@ def test_a_network_that_is_built_already_is_refused() -> None:
         PIXELS.solve(training(optimizer=lambda p: 3))
     with pytest.raises(dp.DeclarationError, match="cannot step"):
         PIXELS.solve(training(optimizer=torch.optim.LBFGS))
+
+
+class Focal(torch.nn.Module):
+    def __init__(self, gamma: float = 2.0, share: float = 1.0) -> None:
+        super().__init__()
+        self.gamma, self.weight = gamma, share
+
+    def forward(self, outputs: Any, targets: Any) -> Any:
+        entropy = torch.nn.functional.cross_entropy(outputs, targets)
+        return entropy * self.weight * (1 - torch.exp(-entropy)) ** self.gamma
+
+
+def test_a_losss_settings_are_in_the_document_or_it_is_refused() -> None:
+    for loss, settings in (
+        (Focal(5.0), {"gamma": 5.0}),
+        (torch.nn.KLDivLoss(log_target=True, reduction="sum"), {"log_target", "reduction"}),
+        (torch.nn.MSELoss(reduction="sum"), {"reduction": "sum"}),
+        (torch.nn.CrossEntropyLoss(label_smoothing=0.1), {"label_smoothing": 0.1}),
+        (torch.nn.CrossEntropyLoss(), {}),
+    ):
+        found = training(loss=loss).named_loss[1]
+        assert found == settings or set(found) == settings
+    for loss in (Focal(share=3.0), Focal(gamma=[1])):  # type: ignore[arg-type]
+        with pytest.raises(dp.DeclarationError, match="cannot hold"):
+            PIXELS.solve(training(loss=loss))
+
+
+def test_the_ends_of_whole_numbers_are_tried_before_a_run() -> None:
+    """A token that the embedding lacks would fail where a private row has it, after the charge."""
+    columns = {"image": dp.tensor((3,), (0, 100), whole=True), "y": [0, 1]}
+    words = dp.dataset("words", columns=columns)
+
+    def net(count: int) -> Any:
+        layers = torch.nn.Embedding(count, 2), torch.nn.Flatten(), torch.nn.Linear(6, 2)
+        return torch.nn.Sequential(*layers)
+
+    words.solve(training(lambda: net(101)))
+    with pytest.raises(dp.DeclarationError, match="index out of range"):
+        words.solve(training(lambda: net(100)))
+
+
+def test_modes_of_pytorch_around_a_run_change_nothing() -> None:
+    data = rows_of(20)
+
+    def result() -> Any:
+        plan = plan_of(training(lambda: deep()))  # declared anew in each mode
+        return plan.simulate(seed=1, images=data)["model"]["parameters"]
+
+    right = result()
+    for mode in (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        torch.inference_mode(),
+        torch.no_grad(),
+    ):
+        with mode:
+            np.testing.assert_array_equal(result(), right)
 
 
 @pytest.mark.parametrize(
@@ -473,6 +565,10 @@ def test_documents_name_the_network_and_its_shape() -> None:
         other.run(images=data)
     with pytest.raises(dp.DeclarationError, match="allow"):
         dp.load(declared.to_json()).with_delta(1e-5).run(images=data)
+    for numbers in ("[-2,-4]", f"[{2**33},{2**31}]"):  # int64 has 2^64 as 0
+        wrong = text.replace("[3,4]", numbers).replace("[3, 4]", numbers)
+        with pytest.raises(dp.DocumentError, match=r"numbers of at least 0|at most"):
+            dp.load(wrong, allow=["plans"])
 
 
 def test_a_trained_network_is_a_module_again() -> None:
@@ -609,6 +705,10 @@ def test_a_checkpoint_holds_no_ledger_and_no_noise_is_used_twice(tmp_path: Any) 
         other.load_state_dict({**checkpoint, "threshold": 0.5})
         other.step()
         assert session.spent.costs[-1] > once[-1]
+    # what would fail after the charge is refused before
+    for wrong in ({"threshold": np.nan}, {"round": -1}, {"memory": None}):
+        with pytest.raises(dp.DeclarationError, match="a checkpoint's"):
+            other.load_state_dict({**checkpoint, **wrong})
     with pytest.raises(dp.DeclarationError, match="checkpoint"):
         other.load_state_dict({"parameters": 3})
     with pytest.raises(dp.DeclarationError, match="other parameters"):

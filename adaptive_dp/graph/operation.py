@@ -103,6 +103,10 @@ class Operation:
     random: ClassVar[bool] = False
     """True where two nodes with equal operation and inputs are still two nodes."""
 
+    draws: ClassVar[bool] = False
+    """True where the value's law is that of a fixed one, and its computation draws: the node is
+    given a stream of its own, as random ones are, and two equal nodes are one."""
+
     input_type: ClassVar[type | None] = None
     """The domain that the first input must have; None where any will do."""
 

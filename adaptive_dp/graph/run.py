@@ -860,7 +860,8 @@ class Run:
         # a release reads a private value too, so it runs guarded
         private = node.handle.visibility == "private" or isinstance(operation, Release)
         # an operation that draws nothing ignores its stream: no seeded one is spent on it
-        stream = self._stream(node) if operation.random else SecureStream()
+        drawing = operation.random or operation.draws
+        stream = self._stream(node) if drawing else SecureStream()
         if isinstance(operation, Release) and operation.mechanism.continues:
             self._check_run(node)
         if private:

@@ -6,9 +6,15 @@ plan's document is read, certified and verified without it. `Training` is a lear
 `predict` use what was released; `MapStyle` reads a data set with an index.
 """
 
+import os
+
 from adaptive_dp.torch.examples import MapStyle
 from adaptive_dp.torch.loop import Loop, Round
 from adaptive_dp.torch.training import NetworkParameters, Training, module, outputs, predict
+
+# MKL reads this at its first product: results that do not depend on a row's place in a batch. Where
+# products came before, places are drawn at random (`adaptive_dp.torch.gradients`).
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __all__ = [
     "Loop",

@@ -187,8 +187,16 @@ class NetworkRowsOf(Operation):
         return NetworkRowsDomain(input_shape(self.features, self.columns), table)
 
     def change(self, change: Change) -> Change:
-        """Return the change without `fixed`: rows without a declared target are left out."""
-        return evolve(change, fixed=False)
+        """Return the change, of units where they are declared, else of rows.
+
+        *Own proof.* With a column of units what follows is computed of each unit as one, however
+        many rows it has; a unit without a declared target has none. Where one appears or vanishes
+        that is one unit, where it is exchanged one on each side.
+        """
+        if not self.by_unit:  # rows without a declared target are left out
+            return evolve(change, fixed=False)
+        both = min(change.both, 2) if change.replaced else min(change.both, 1)
+        return Change(change.replaced, min(change.rows, 1), False, both)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkRows:
         """Return the rows; tensors are not read before they are in a sample."""

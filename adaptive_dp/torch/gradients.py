@@ -46,12 +46,14 @@ slots filled with a made-up row and masked. Of what is assumed this is tried whe
 built: a made-up row is exchanged for another and for NaN, and no bit of another slot's results may
 change; and all slots are given one row, and all results must be equal (``slots_agree``). Physical
 batches for which they are not equal are passed over, multiples of 32 are tried first. If no size
-makes them equal, a row's share depends on its slot; rows are therefore given uniformly random slots
-by the library's stream. Given the places of the others, a row more moves the sum by one share, and
-while the number of passes is the same the others' places have the same law with and without it: the
-two laws of the sum are mixtures of neighbours over the same weights, and divergences that are
-jointly convex are at most the largest. Nothing of this is claimed for a module that computes in
-another way on private rows than on the made-up ones (a branch on values), except by `torch.func`.
+makes them equal, a row's share depends on its slot: each row (or unit) is then given a random slot
+by the library's stream, independent of the others', and there are as many passes as the fullest
+slot needs. Given all slots, a row more moves the sum by one share, and the others' slots have the
+same law with and without it: the two laws of the sum are mixtures of neighbours over the same
+weights, and divergences that are jointly convex are at most the largest. (Own proof.) Where the
+slots agree, rows are placed in as few passes as hold them, at random too. Nothing of this is
+claimed for a module that computes in another way on private rows than on the made-up ones (a branch
+on values), except by `torch.func`.
 
 References
 ----------
@@ -66,11 +68,11 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import random
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -86,8 +88,6 @@ class _Library:
 
     def __getattr__(self, name: str) -> Any:
         global torch
-        # MKL reads this at its first product: results that do not depend on a row's place
-        os.environ.setdefault("MKL_CBWR", "AUTO")
         torch = import_module("torch")
         return getattr(torch, name)
 
@@ -514,6 +514,13 @@ def _scalar(value: Tensor) -> Tensor:
 # -----------------------------------------------------------------------------
 
 
+@contextmanager
+def _as_built() -> Iterator[None]:
+    """Compute as a network was tried, whatever modes of PyTorch are on around."""
+    with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+        yield
+
+
 class ClippedSums:
     """Exact sums of the clipped gradients of a module's rows; see the head of this file.
 
@@ -532,7 +539,10 @@ class ClippedSums:
     physical_batch
         The number of slots of a pass, at most 1000. Without it two or three sizes are tried.
     expected
-        The expected number of rows of a call, by which a physical batch is chosen.
+        The expected number of rows (or units) of a call, by which a physical batch is chosen.
+    by_unit
+        Whether rows are of units, which may have several: then each row's gradient is formed by
+        itself, as those of a unit are added up before they are clipped.
 
     Attributes
     ----------
@@ -564,6 +574,7 @@ class ClippedSums:
 
     step: float = 2.0**-BITS
 
+    @_as_built()
     def __init__(
         self,
         module: Module,
@@ -573,7 +584,9 @@ class ClippedSums:
         *,
         physical_batch: int | None = None,
         expected: int | None = None,
+        by_unit: bool = False,
     ) -> None:
+        self._by_unit = by_unit
         names = [n for n, p in module.named_parameters() if p.requires_grad]
         if not names:
             raise DeclarationError("the module has no parameter with requires_grad: nothing to fit")
@@ -626,7 +639,7 @@ class ClippedSums:
                 "two or more made-up rows are needed, as many inputs as targets; got shapes "
                 f"{tuple(inputs.shape)} and {tuple(targets.shape)}"
             )
-        self._inputs, self._targets = inputs[:8], targets[:8]
+        self._inputs, self._targets = inputs[:8].clone(), targets[:8].clone()
 
     def _tensor(self, values: Any) -> Tensor:
         """Return values on the module's device, floats in its precision, integers as int64."""
@@ -666,7 +679,7 @@ class ClippedSums:
             ) from None
         self._margin = _rounding(self.size)
         self.engines, self._numbers = dict.fromkeys(self._parameters, "vmap"), self.size
-        layers = self._known_layers()
+        layers = None if self._by_unit else self._known_layers()
         if layers is not None:
             self._layers = layers
             hooks = [layer.module.register_forward_hook(layer) for layer in layers]
@@ -939,6 +952,7 @@ class ClippedSums:
             part.add(factors, total)
         return int((good & (norms <= threshold)).sum())
 
+    @_as_built()
     def __call__(
         self,
         theta: Any,
@@ -958,7 +972,8 @@ class ClippedSums:
         inputs, targets
             The sampled rows, arrays or tensors; there may be none.
         units
-            The number of the unit of each row: a unit's rows are clipped together.
+            The number of the unit of each row, which `by_unit` asks for: a unit's rows are clipped
+            together.
         threshold
             C, from 1e-20 to 1e20.
         stream
@@ -992,14 +1007,32 @@ class ClippedSums:
                     f"{name} must have the shape (rows, {str(tuple(like.shape[1:]))[1:]} of the "
                     "made-up rows"
                 )
+        if (units is not None) != self._by_unit:
+            raise DeclarationError("units are given if, and only if, sums are made with by_unit")
         if len(inputs) != len(targets) or (units is not None and len(units) != len(inputs)):
             raise DeclarationError("inputs, targets and units must have the same number of rows")
+        try:
+            return self._sum(theta, inputs, targets, units, threshold, stream or SecureStream())
+        finally:  # nothing of private rows stays here, also after an error
+            self._total.zero_()
+            for layer in self._layers or ():
+                layer.read = layer.wrote = None
+
+    def _sum(
+        self,
+        theta: Any,
+        inputs: Tensor,
+        targets: Tensor,
+        units: Any,
+        threshold: float,
+        stream: Stream,
+    ) -> tuple[NDArray[np.int64], int]:
         with torch.no_grad():
             self._set(theta)
             batches = (
-                self._batches(len(inputs), stream or SecureStream())
+                self._batches(len(inputs), stream)
                 if units is None
-                else self._unit_batches(np.asarray(units), stream or SecureStream())
+                else self._unit_batches(np.asarray(units), stream)
             )
             whole: Any = None
             total = self._total.zero_()
@@ -1013,7 +1046,6 @@ class ClippedSums:
                     added = 0
                     total.zero_()
         result = total.long() if whole is None else whole.add_(total.long())
-        total.zero_()  # nothing of private rows stays here
         return result.cpu().numpy(), short
 
     def _set(self, theta: Any) -> None:
@@ -1029,11 +1061,19 @@ class ClippedSums:
             parameter.copy_(values[self._places[name]].view(parameter.shape))
 
     def _batches(self, n: int, stream: Stream) -> Iterator[list[NDArray[np.int64]]]:
-        """Yield which row is in each slot of a pass, -1 for none: a uniformly random placement."""
+        """Yield which row is in each slot of a pass, -1 for none: a random placement."""
         slots = self.physical_batch
-        passes = max(1, -(-n // slots))
-        rows = np.full(passes * slots, -1)
-        rows[np.argsort(stream.words(len(rows)))[:n]] = np.arange(n)
+        if self.slots_agree:
+            rows = np.full(max(1, -(-n // slots)) * slots, -1)
+            rows[np.argsort(stream.words(len(rows)))[:n]] = np.arange(n)
+        else:  # independent: no row's slot depends on how many others there are
+            own = (stream.words(n) % np.uint64(slots)).astype(np.int64)
+            order = np.argsort(own, kind="stable")
+            full = np.bincount(own, minlength=slots)
+            # of each row its place among those of its slot: the pass
+            turn = np.arange(n) - np.repeat(np.cumsum(full) - full, full)
+            rows = np.full(max(1, int(full.max())) * slots, -1)
+            rows[turn * slots + own[order]] = order
         for start in range(0, len(rows), slots):
             yield [rows[start : start + slots]]
 

@@ -286,11 +286,22 @@ class Loop:
         def read(value: Any) -> Any:
             return value.detach().numpy().copy() if torch.is_tensor(value) else value
 
+        memory = checkpoint["memory"]
+        if not (isinstance(memory, list) and all(isinstance(own, Mapping) for own in memory)):
+            raise DeclarationError(
+                "a checkpoint's memory must be a list of what an optimizer keeps"
+            )
         state = {k: read(v) for k, v in checkpoint.items()}
-        state["memory"] = [{k: read(v) for k, v in own.items()} for own in checkpoint["memory"]]
+        state["memory"] = [{k: read(v) for k, v in own.items()} for own in memory]
         old = self._state["parameters"]
         if np.shape(state["parameters"]) != old.shape or state["parameters"].dtype != old.dtype:
             raise DeclarationError("the checkpoint is of a network with other parameters")
+        # what would fail where rows are read would be charged before
+        for name in ("threshold", "first_threshold"):
+            if not (positive(state[name]) and 1e-12 <= state[name] <= 1e12):
+                raise DeclarationError(f"a checkpoint's {name} must be positive, got {state[name]}")
+        if not (isinstance(state["round"], int) and state["round"] >= 0):
+            raise DeclarationError("a checkpoint's round must be an int of at least 0")
         self._state = state
 
     @property

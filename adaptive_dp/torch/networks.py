@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -67,7 +68,7 @@ def build(net: Function) -> Any:
         If the function returns none, or one without parameters to train, or draws from elsewhere.
     """
     torch = library()
-    with own_generator(SEED):
+    with own_generator(SEED), torch.inference_mode(False):
         module = net.resolve()()
     if not isinstance(module, torch.nn.Module):
         raise DeclarationError(
@@ -81,6 +82,11 @@ def build(net: Function) -> Any:
     ):
         raise DeclarationError(
             f"{net.name}: parameters that are trained must all be float32, or all float64"
+        )
+    if any(each.device.type != "cpu" for each in (*module.parameters(), *module.buffers())):
+        raise DeclarationError(
+            f"{net.name} has parameters or buffers on another device than the processor, where "
+            "plans compute; build it without a device"
         )
     return module
 
@@ -97,7 +103,7 @@ def shapes_of(module: Any) -> Shapes:
 
 def sizes(shapes: Shapes) -> list[int]:
     """Return the number of entries of each parameter."""
-    return [int(np.prod(shape, dtype=np.int64)) for _, shape in shapes]
+    return [math.prod(shape) for _, shape in shapes]
 
 
 def flat(module: Any) -> NDArray[Any]:
@@ -139,14 +145,38 @@ def loss_of(loss: Any) -> tuple[Function, dict[str, Any]]:
             f"{type(loss).__name__} holds {', '.join(kept)}, which a plan's document cannot: write "
             "a function of outputs and targets at the top level of a module"
         )
-    named = [name for name in getattr(type(loss), "__constants__", ()) if name != "reduction"]
-    known = inspect.signature(type(loss)).parameters
-    settings = {
+    given = {
         name: getattr(loss, name)
-        for name in named
-        if name in known and getattr(loss, name) != known[name].default
+        for name in inspect.signature(type(loss)).parameters
+        if hasattr(loss, name)
     }
+    settings = {
+        name: value
+        for name, value in given.items()
+        if value != inspect.signature(type(loss)).parameters[name].default
+    }
+    plain = all(isinstance(value, bool | int | float | str) for value in settings.values())
+    # what the document says must be this loss: an attribute that it does not hold would be lost
+    if not plain or not _same_attributes(loss, settings):
+        raise DeclarationError(
+            f"{type(loss).__name__} has settings that a plan's document cannot hold: numbers and "
+            "str that it takes by name and keeps by the same name; write a function of outputs and "
+            "targets at the top level of a module"
+        )
     return Function.of(type(loss)), settings
+
+
+def _same_attributes(loss: Any, settings: Mapping[str, Any]) -> bool:
+    """Return whether a loss made anew with these settings has the same attributes."""
+
+    def own(each: Any) -> list[tuple[str, Any]]:
+        inner = list(each.modules())
+        return [(k, v) for m in inner for k, v in vars(m).items() if not k.startswith("_")]
+
+    try:
+        return bool(own(type(loss)(**settings)) == own(loss))
+    except Exception:  # whatever a loss's own methods raise, or comparisons of what it holds
+        return False
 
 
 def built_loss(loss: Function, settings: Mapping[str, Any]) -> Any:
@@ -161,16 +191,26 @@ def in_precision(values: NDArray[Any], precision: Any) -> NDArray[Any]:
 
 
 def made_up(shape: tuple[int, ...], declared: Column, target: Column) -> tuple[Any, Any]:
-    """Return inputs and targets of a few rows within what is declared."""
+    """Return inputs and targets of a few rows within what is declared.
+
+    The largest and smallest whole numbers and the last category are among them: a network that
+    fails on one of these fails now, and not where a private row has it.
+    """
     draw = np.random.default_rng(SEED)
     many = (MADE_UP, *shape)
     if isinstance(declared, Tensors):
-        x = declared.inside(draw.uniform(declared.lower, declared.upper, many))
+        values = draw.uniform(declared.lower, declared.upper, many)
+        if declared.whole:
+            ends = values[:2].reshape(-1)
+            ends[0::2], ends[1::2] = declared.upper, declared.lower
+            values[:2] = ends.reshape(values[:2].shape)
+        x = declared.inside(values)
     else:
         x = draw.uniform(-1, 1, many).astype(np.float32)
     y: NDArray[Any]
     if isinstance(target, Categories):
         y = draw.integers(len(target.values), size=MADE_UP)
+        y[:2] = len(target.values) - 1, 0
     elif isinstance(target, Tensors):
         y = target.inside(draw.uniform(target.lower, target.upper, (MADE_UP, *target.shape)))
     else:
@@ -268,6 +308,10 @@ class NetworkParts:
         target.
     physical_batch
         How many rows are computed at once; None for a default.
+    expected
+        About how many units are computed in all, where that is public.
+    by_unit
+        Whether rows are of units, declared as such.
     """
 
     net: Function
@@ -277,6 +321,8 @@ class NetworkParts:
     first: Column
     target: Column
     physical_batch: int | None = field(default=None)
+    expected: int | None = field(default=None)
+    by_unit: bool = field(default=False)
 
     def engine(self) -> Engine:
         """Return the engine: built and checked once in a process.
@@ -290,7 +336,8 @@ class NetworkParts:
 
         net, loss = self.net.resolve(), self.loss.resolve()
         settings = tuple(sorted(self.settings.items()))
-        key = (net, loss, repr(settings), self.shape, self.first, self.target, self.physical_batch)
+        size = self.physical_batch, self.expected, self.by_unit
+        key = (net, loss, repr(settings), self.shape, self.first, self.target, size)
         if key in _ENGINES:
             return _ENGINES[key]
         name, torch = self.net.name, library()
@@ -309,9 +356,17 @@ class NetworkParts:
         )
         refuse_side_effects(name, module, x)
         function = built_loss(self.loss, self.settings)
-        sums = ClippedSums(module, function, x, y, physical_batch=self.physical_batch)
+        sums = ClippedSums(
+            module,
+            function,
+            x,
+            y,
+            physical_batch=self.physical_batch,
+            expected=self.expected,
+            by_unit=self.by_unit,
+        )
         try:
-            sums(flat(module), x, y, threshold=1.0)
+            sums(flat(module), x, y, np.arange(len(x)) if self.by_unit else None, threshold=1.0)
         except Exception as error:  # of made-up rows: it may be shown
             raise DeclarationError(
                 f"{name} with the loss {self.loss.name} fails on made-up rows: {error}"

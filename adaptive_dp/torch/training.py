@@ -22,7 +22,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation, Visibility
+from adaptive_dp.graph.operation import Change, Operation, Visibility
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number, positive, strings
 from adaptive_dp.learning.base import Learner, LearnerBudget, within
@@ -64,6 +64,9 @@ from adaptive_dp.torch.networks import (
 
 FLOOR = 0.01
 """A threshold that adapts stays above this share of the first, and below its inverse."""
+
+MOST_PARAMETERS = 2**40
+"""Of a network that a document declares; computing needs far fewer."""
 
 FINEST = 30
 """Sums are handed on in steps of at most 2^-30 of the threshold, finer than the query's own."""
@@ -110,6 +113,7 @@ class UnitGradients:
     rows: NetworkRows
     theta: NDArray[Any]
     engine: Engine
+    stream: Stream
     _known: dict[float, tuple[NDArray[np.int64], int]] = field(factory=dict, init=False)
 
     def __repr__(self) -> str:
@@ -120,7 +124,7 @@ class UnitGradients:
         if threshold not in self._known:
             x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
             self._known[threshold] = self.engine.sums(
-                self.theta, x, y, self.rows.units, threshold=threshold
+                self.theta, x, y, self.rows.units, threshold=threshold, stream=self.stream
             )
         return self._known[threshold]
 
@@ -156,9 +160,12 @@ class UnitGradientsOf(Operation):
         What inputs and targets are declared as: see `NetworkParts`.
     physical_batch
         How many rows are computed at once.
+    expected
+        About how many units a round has, where that is public: by it a physical batch is chosen.
     """
 
     kind: ClassVar[str] = "unit_gradients"
+    draws: ClassVar[bool] = True  # the places of units in physical batches
     column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = NetworkRowsDomain
     max_released_inputs: ClassVar[int] = 1
@@ -170,6 +177,7 @@ class UnitGradientsOf(Operation):
     first: Column = None
     target: Column = None
     physical_batch: int | None = None
+    expected: int | None = None
 
     def label(self) -> str:
         """Return the network's name and the number of parameters."""
@@ -184,6 +192,9 @@ class UnitGradientsOf(Operation):
         return (
             f"The gradient of a row of {self.net.name} with the loss {self.loss.name} is computed "
             "of that row and the parameters alone: neither remembers rows, or sends them elsewhere."
+            " What PyTorch's float kernels compute of a row in a slot of a physical batch is a "
+            "function of that row and of that slot alone, as it is for the made-up rows on which "
+            "this is tried before a run."
         )
 
     def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
@@ -191,24 +202,23 @@ class UnitGradientsOf(Operation):
         if len(inputs) != 2:
             raise DeclarationError("a network's gradients need rows and released parameters")
         size = sum(sizes(self.shapes))
-        if size < 1:
-            raise DeclarationError("a network needs at least one parameter to train")
+        if any(n < 0 for _, shape in self.shapes for n in shape):
+            raise DeclarationError("a parameter's shape has numbers of at least 0")
+        if not 1 <= size <= MOST_PARAMETERS:
+            raise DeclarationError(
+                f"a network needs at least one parameter to train, and at most {MOST_PARAMETERS:,}"
+            )
         return GradientsDomain(size, inputs[0])
 
     def change(self, change: Change) -> Change:
-        """Return the change of one vector for a unit, however many rows it has.
+        """Return the change as it is: one vector for each unit that `NetworkRowsOf` counts.
 
         *Own proof.* What a unit adds is a function of its rows and of released parameters alone,
-        of norm at most the threshold: as one row does. Where it is exchanged that is one vector
-        for another.
+        of norm at most the threshold: as one row does.
         """
-        if change.rows == UNBOUNDED:
-            return Change(change.replaced, 1, False)
-        # a unit that appears or vanishes is one vector; one that is exchanged is one on each side
-        both = min(change.both, 2) if change.replaced else min(change.both, 1)
-        return Change(change.replaced, min(change.rows, 1), False, both)
+        return change
 
-    def parts(self, shape: tuple[int, ...]) -> NetworkParts:
+    def parts(self, shape: tuple[int, ...], *, by_unit: bool) -> NetworkParts:
         """Return what the network is made of."""
         return NetworkParts(
             self.net,
@@ -218,6 +228,8 @@ class UnitGradientsOf(Operation):
             self.first,
             self.target,
             self.physical_batch,
+            self.expected,
+            by_unit,
         )
 
     def rehearse(self, inputs: Sequence[Any]) -> None:
@@ -229,7 +241,8 @@ class UnitGradientsOf(Operation):
             If it cannot be trained, or is not the network that the plan declares.
         """
         try:
-            engine = self.parts(inputs[0].shape).engine()
+            by_unit = inputs[0].table.unit is not None
+            engine = self.parts(inputs[0].shape, by_unit=by_unit).engine()
         except PlanError as error:
             raise RunError(f"{error}. Nothing was released.") from None
         if engine.shapes != self.shapes:
@@ -243,10 +256,10 @@ class UnitGradientsOf(Operation):
         rows, theta = inputs
         # the engine was built when the plan was rehearsed
         shape = input_shape_of(rows)
-        engine = self.parts(shape).engine()
+        engine = self.parts(shape, by_unit=rows.units is not None).engine()
         if engine.shapes != self.shapes:
             raise RunError(f"{self.net.name} has other parameters than the plan declares")
-        return UnitGradients(rows, np.asarray(theta), engine)
+        return UnitGradients(rows, np.asarray(theta), engine, stream)
 
 
 def input_shape_of(rows: NetworkRows) -> tuple[int, ...]:
@@ -385,6 +398,14 @@ def optimizer_step(
     net: Function, optimizer: Function, state: Mapping[str, Any], mean: NDArray[Any]
 ) -> dict[str, Any]:
     """Return the state after a step along a released mean; the threshold stays."""
+    torch = library()
+    with torch.inference_mode(False):
+        return _step(net, optimizer, state, mean)
+
+
+def _step(
+    net: Function, optimizer: Function, state: Mapping[str, Any], mean: NDArray[Any]
+) -> dict[str, Any]:
     torch = library()
     key = (net.resolve(), optimizer.resolve())
     pair = _OPTIMIZERS.get(key)
@@ -668,8 +689,10 @@ class Training(Learner[NetworkParameters]):
             first if isinstance(first, Tensors) else None,
             columns[target],
             self.physical_batch,
+            self.usual(table),
         )
-        engine = gradients.parts(input_shape(features, columns)).engine()
+        shape = input_shape(features, columns)
+        engine = gradients.parts(shape, by_unit=table.unit is not None).engine()
         try_optimizer(self.net, self.optimizer)
         return rows, evolve(gradients, shapes=engine.shapes)
 
@@ -739,6 +762,12 @@ class Training(Learner[NetworkParameters]):
             Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(share))), name="short_gradients"
         )
         return {"gradients": total, "short_gradients": short}
+
+    def usual(self, table: TableDomain) -> int | None:
+        """Return about how many units a round has, rounded up; None where that is not public."""
+        if self.batch_size is not None:
+            return math.ceil(self.batch_size)
+        return None if table.size is None else math.ceil(table.size * self.sampling_rate)
 
     def expected(self, table: Table) -> Released[Any]:
         """Return the number of units that a round is expected to have: public, or released."""
