@@ -673,6 +673,18 @@ class TestCommand:
         assert words in capsys.readouterr().err
         assert not (files / "out.csv").exists()
 
+    def test_whole_numbers_of_released_edges_and_no_keys(self, files: Any, capsys: Any) -> None:
+        """A column of released keys is refused before the run, one of released edges is not."""
+        people = dp.dataset("people", columns={"age": (0, 100), "town": str})
+        model = dp.synthesize(
+            people, "all 2-way", private_edges={"age": 4}, private_keys={"town": 2}, rounds=1
+        )
+        plan = dp.Pipeline(model=model).calibrate(epsilon=1.0, delta=1e-6)
+        (files / "plan.json").write_text(plan.to_json())
+        assert self.run(files, "--whole", "town") == 2
+        assert "names a column of numbers" in capsys.readouterr().err
+        assert self.run(files, "--whole", "age", "--rows", "9") == 0
+
     def test_a_plan_without_a_model(self, files: Any, capsys: Any) -> None:
         (files / "plan.json").write_text(document(model=False))
         assert self.run(files) == 2
@@ -941,6 +953,23 @@ class TestKnownModels:
             dp.synthesize(PEOPLE, "all 2-way", edges=AGES, start=known)
         with pytest.raises(dp.DeclarationError, match="must be a model of tables"):
             dp.synthesize(PEOPLE, "all 2-way", edges=AGES, prior=[1, 2])
+        # of the same plan too: its cells are not known when the other's are released
+        handle = dp.synthesize(PEOPLE, "all 2-way", private_edges={"age": 4})
+        with pytest.raises(dp.DeclarationError, match="not known before they are released"):
+            dp.synthesize(PEOPLE, "all 2-way", private_edges={"age": 4}, start=handle)
+
+    def test_released_edges_can_be_declared_and_started_from(self) -> None:
+        first = dp.synthesize(
+            PEOPLE, "all 2-way", private_edges={"age": 4}, epsilon=1.0, delta=1e-6
+        )
+        known = dp.Pipeline(m=first).with_delta(1e-6).simulate(seed=1, people=data(300))["m"]
+        edges = {"age": known.axes[known.columns.index("age")].edges}
+        for name in ("start", "prior"):
+            later = dp.synthesize(
+                PEOPLE, "all 2-way", edges=edges, epsilon=1.0, delta=1e-6, **{name: known}
+            )
+            found = dp.Pipeline(m=later).with_delta(1e-6).simulate(seed=2, people=data(300))["m"]
+            assert found.labels("age") == known.labels("age")
 
 
 class TestPrivateEdges:
@@ -1044,6 +1073,9 @@ class TestPrivateKeys:
         assert found.count({"town": "Rome", "a": "p"}) == pytest.approx(2_000, abs=150)
         made = found.rows(3_000, seed=1)["town"]
         assert set(made) <= {*names, None}
+        # cells that no key was found for, and that of all others, have words of their own
+        words = list(found.summary(0.95)[2]["town"])
+        assert set(words) == {*names, "no key 1", "no key 2", "all others"}
         again = dp.load(plan.to_json())
         assert again.fingerprint == plan.fingerprint
         assert str(dp.verify(plan.certify())).startswith("holds")

@@ -183,6 +183,28 @@ class TestJaxPrivacy:
         assert {each.neighbors for each in zeroed.protects} == {"zero_out"}
         assert str(dp.verify(zeroed)).startswith("holds")
 
+    def test_equal_groups_are_not_for_added_examples(self) -> None:
+        """One more example moves others between groups of equal size; jax-privacy refuses too."""
+        events = pytest.importorskip("dp_accounting")
+        step = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
+
+        def plan(partition: str, groups: int, truncated: int | None = None) -> Any:
+            strategy = SimpleNamespace(
+                partition_type=SimpleNamespace(name=partition),
+                cycle_length=groups,
+                truncated_batch_size=truncated,
+            )
+            return SimpleNamespace(dp_event=step, batch_selection_strategy=strategy)
+
+        for refused in (plan("EQUAL_SPLIT", 4), plan("INDEPENDENT", 1, 5)):
+            with pytest.raises(dp.DeclarationError, match="moves others"):
+                dp.interop.jax_privacy.certificate(refused, delta=1e-5, neighbors="add_remove")
+            paper = dp.interop.jax_privacy.certificate(refused, delta=1e-5)
+            assert {each.neighbors for each in paper.protects} == {"zero_out"}
+        for good in (plan("EQUAL_SPLIT", 1), plan("INDEPENDENT", 4)):
+            paper = dp.interop.jax_privacy.certificate(good, delta=1e-5)
+            assert {each.neighbors for each in paper.protects} == {"add_remove"}
+
     def test_refusals(self) -> None:
         events = pytest.importorskip("dp_accounting")
         with pytest.raises(dp.DeclarationError, match="has a dp_event"):
