@@ -868,6 +868,36 @@ class TestImpossible:
             assert not (a == "p" and b in ("q", "r"))
             assert not (a == "q" and age < 40)
 
+    def test_many_conditions_leave_rows(self) -> None:
+        """Of 30 pairs, each of which 1/4 of the rows would be: (3/4)^30 of them are in none."""
+        columns = {f"c{i}": ["p", "q"] for i in range(60)}
+        people = dp.dataset("people", columns=columns)
+        pairs = [(f"c{i}", f"c{i + 1}") for i in range(0, 60, 2)]
+        never = [{a: "p", b: "p"} for a, b in pairs]
+        model = dp.synthesize(people, "all 1-way", impossible=never, epsilon=9.0, delta=1e-6)
+        draw = np.random.default_rng(1)
+        rows = {}
+        for a, b in pairs:  # of a pair p and q, q and p, or q and q
+            kind = draw.integers(3, size=400)
+            rows[a] = ["p" if k == 0 else "q" for k in kind]
+            rows[b] = ["p" if k == 1 else "q" for k in kind]
+        found = dp.Pipeline(m=model).with_delta(1e-6).simulate(seed=1, people=rows)["m"]
+        made = found.rows(500, seed=2)
+        assert len(made["c0"]) == 500
+        for a, b in pairs:
+            assert ("p", "p") not in set(zip(made[a], made[b], strict=True))
+
+    def test_a_page_is_made_where_no_row_can_be(self) -> None:
+        """Conditions that cover all rows there are: the page says so, and shows what is released."""
+        people = dp.dataset("people", columns={"a": ["p", "q"], "b": ["p", "q"]})
+        never = [{"a": "p", "b": value} for value in ("p", "q", None)]
+        model = dp.synthesize(people, "all 2-way", impossible=never, epsilon=9.0, delta=1e-6)
+        plan = dp.Pipeline(m=model).with_delta(1e-6)
+        result = plan.simulate(seed=1, people={"a": ["p"] * 5_000, "b": ["p"] * 5_000})
+        page = dp.report(plan.certify(), None, result)
+        assert "rows could not be drawn" in page
+        assert "declared impossible, but about" in page
+
     def test_a_declaration_that_the_counts_contradict_is_named(self) -> None:
         right = released(self.rows(), impossible=self.NEVER, workload="all 3-way")
         assert right.contradictions() == []

@@ -387,7 +387,10 @@ class Synthetic(Mapping[str, Any], Summarized):
     def comparison(self) -> Comparison:
         """Return how rows, which it draws for that, compare with the released tables."""
         count = min(max(1, round(self.total)), COMPARED)
-        rows = self.rows(count, seed=0)
+        try:
+            rows = self.rows(count, seed=0)
+        except DeclarationError as error:  # what is released is shown all the same
+            return Comparison(0, {}, [], [str(error), *self.contradictions()])
         columns = {}
         for each in self.axes:
             made = np.bincount(self._codes(each, rows[each.name]), minlength=each.size)
