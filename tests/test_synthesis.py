@@ -888,7 +888,7 @@ class TestImpossible:
             assert ("p", "p") not in set(zip(made[a], made[b], strict=True))
 
     def test_a_page_is_made_where_no_row_can_be(self) -> None:
-        """Conditions that cover all rows there are: the page says so, and shows what is released."""
+        """Conditions that cover all rows: the page says so, and shows what is released."""
         people = dp.dataset("people", columns={"a": ["p", "q"], "b": ["p", "q"]})
         never = [{"a": "p", "b": value} for value in ("p", "q", None)]
         model = dp.synthesize(people, "all 2-way", impossible=never, epsilon=9.0, delta=1e-6)
