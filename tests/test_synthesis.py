@@ -26,7 +26,15 @@ from adaptive_dp.synthesis.marginals import (
 from adaptive_dp.synthesis.model import Model, nearest_counts, residual
 from adaptive_dp.synthesis.rows import rounded, sampled_codes, tree_codes
 from adaptive_dp.synthesis.synthesizer import initial_state, round_inputs, updated_state
-from adaptive_dp.synthesis.workload import document_of, layout, layout_of, subsets, tables_of
+from adaptive_dp.synthesis.workload import (
+    Axis,
+    document_of,
+    layout,
+    layout_of,
+    subsets,
+    tables_of,
+    taken,
+)
 
 STREAM = SeededStream(0)
 COLUMNS = {"a": ["x", "y"], "b": ["u", "v"], "n": (0.0, 10.0)}
@@ -823,7 +831,7 @@ class TestConditions:
         [
             ({}, "a mapping such as"),
             ({"a": "z"}, "has the categories"),
-            ({"age": 3}, "must be a list of numbers"),
+            ({"age": 3}, "is a range"),
             ({"age": (30, 20)}, "is a range"),
             ({"town": "A"}, "not of 'town'"),
         ],
@@ -835,6 +843,17 @@ class TestConditions:
             released(data(100)).share({"a": "p"}, {"a": "q"})
         with pytest.raises(dp.DeclarationError, match="given is for the share"):
             released(data(100)).interval(["a"], given={"b": "q"})
+
+
+@pytest.mark.parametrize("beyond", [(-5, 0), (20, 30), (200.0, math.inf)])
+def test_a_range_beyond_the_edges_is_refused(beyond: Any) -> None:
+    """Values there were counted in the bin next to them: an answer of 0 rows would be wrong."""
+    column = Axis("age", None, (0.0, 10.0, 20.0), False)
+    with pytest.raises(dp.DeclarationError, match="beyond its edges"):
+        taken(column, beyond)
+    assert taken(column, (15, 30)).any.tolist() == [0, 1]
+    with pytest.raises(dp.DeclarationError, match="is a range"):
+        taken(column, 5)
 
 
 class TestImpossible:

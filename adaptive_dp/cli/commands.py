@@ -390,12 +390,18 @@ def verify(options: Namespace, text: str) -> int:
     return 0 if verdict.holds and not refuted else FAILS
 
 
-def _second_opinion(certificate: Certificate, options: Namespace, limits: Limits) -> dict[str, Any]:
-    """Return what the independent checker says of the claim for the plan in a certificate."""
+def independent_checker() -> Any:
+    """Return the module of the second opinion, which needs an extra."""
     try:
         from accountants import independent
     except ImportError as error:
         raise DocumentError(str(error)) from None
+    return independent
+
+
+def _second_opinion(certificate: Certificate, options: Namespace, limits: Limits) -> dict[str, Any]:
+    """Return what the independent checker says of the claim for the plan in a certificate."""
+    independent = independent_checker()
     with status("computing the claim again"), limits.watched("certificate"):
         term = load(certificate.plan, allow=permitted(options.allow), limits=limits).term
         opinion = independent.check(
