@@ -142,7 +142,7 @@ def _repaired(model: Model, rows: Integers, draw: np.random.Generator) -> Intege
             if len(again):
                 # counts of few rows are rounded to what is most frequent: some of many are drawn
                 fresh = draw.permutation(tree_codes(model, max(len(again), FRESH), draw))
-                rows[np.ix_(again, columns)] = fresh[: len(again), list(columns)]
+                rows[again[:, None], list(columns)] = fresh[: len(again), list(columns)]
         if model.possible(rows).all():
             return rows
     raise DeclarationError(
