@@ -26,7 +26,15 @@ from adaptive_dp.synthesis.marginals import (
 from adaptive_dp.synthesis.model import Model, nearest_counts, residual
 from adaptive_dp.synthesis.rows import rounded, sampled_codes, tree_codes
 from adaptive_dp.synthesis.synthesizer import initial_state, round_inputs, updated_state
-from adaptive_dp.synthesis.workload import document_of, layout, layout_of, subsets, tables_of
+from adaptive_dp.synthesis.workload import (
+    Axis,
+    document_of,
+    layout,
+    layout_of,
+    subsets,
+    tables_of,
+    taken,
+)
 
 STREAM = SeededStream(0)
 COLUMNS = {"a": ["x", "y"], "b": ["u", "v"], "n": (0.0, 10.0)}
@@ -673,6 +681,18 @@ class TestCommand:
         assert words in capsys.readouterr().err
         assert not (files / "out.csv").exists()
 
+    def test_whole_numbers_of_released_edges_and_no_keys(self, files: Any, capsys: Any) -> None:
+        """A column of released keys is refused before the run, one of released edges is not."""
+        people = dp.dataset("people", columns={"age": (0, 100), "town": str})
+        model = dp.synthesize(
+            people, "all 2-way", private_edges={"age": 4}, private_keys={"town": 2}, rounds=1
+        )
+        plan = dp.Pipeline(model=model).calibrate(epsilon=1.0, delta=1e-6)
+        (files / "plan.json").write_text(plan.to_json())
+        assert self.run(files, "--whole", "town") == 2
+        assert "names a column of numbers" in capsys.readouterr().err
+        assert self.run(files, "--whole", "age", "--rows", "9") == 0
+
     def test_a_plan_without_a_model(self, files: Any, capsys: Any) -> None:
         (files / "plan.json").write_text(document(model=False))
         assert self.run(files) == 2
@@ -811,7 +831,7 @@ class TestConditions:
         [
             ({}, "a mapping such as"),
             ({"a": "z"}, "has the categories"),
-            ({"age": 3}, "must be a list of numbers"),
+            ({"age": 3}, "is a range"),
             ({"age": (30, 20)}, "is a range"),
             ({"town": "A"}, "not of 'town'"),
         ],
@@ -823,6 +843,17 @@ class TestConditions:
             released(data(100)).share({"a": "p"}, {"a": "q"})
         with pytest.raises(dp.DeclarationError, match="given is for the share"):
             released(data(100)).interval(["a"], given={"b": "q"})
+
+
+@pytest.mark.parametrize("beyond", [(-5, 0), (20, 30), (200.0, math.inf)])
+def test_a_range_beyond_the_edges_is_refused(beyond: Any) -> None:
+    """Values there were counted in the bin next to them: an answer of 0 rows would be wrong."""
+    column = Axis("age", None, (0.0, 10.0, 20.0), False)
+    with pytest.raises(dp.DeclarationError, match="beyond its edges"):
+        taken(column, beyond)
+    assert taken(column, (15, 30)).any.tolist() == [0, 1]
+    with pytest.raises(dp.DeclarationError, match="is a range"):
+        taken(column, 5)
 
 
 class TestImpossible:
@@ -855,6 +886,36 @@ class TestImpossible:
             assert a is not None
             assert not (a == "p" and b in ("q", "r"))
             assert not (a == "q" and age < 40)
+
+    def test_many_conditions_leave_rows(self) -> None:
+        """Of 30 pairs, each of which 1/4 of the rows would be: (3/4)^30 of them are in none."""
+        columns = {f"c{i}": ["p", "q"] for i in range(60)}
+        people = dp.dataset("people", columns=columns)
+        pairs = [(f"c{i}", f"c{i + 1}") for i in range(0, 60, 2)]
+        never = [{a: "p", b: "p"} for a, b in pairs]
+        model = dp.synthesize(people, "all 1-way", impossible=never, epsilon=9.0, delta=1e-6)
+        draw = np.random.default_rng(1)
+        rows = {}
+        for a, b in pairs:  # of a pair p and q, q and p, or q and q
+            kind = draw.integers(3, size=400)
+            rows[a] = ["p" if k == 0 else "q" for k in kind]
+            rows[b] = ["p" if k == 1 else "q" for k in kind]
+        found = dp.Pipeline(m=model).with_delta(1e-6).simulate(seed=1, people=rows)["m"]
+        made = found.rows(500, seed=2)
+        assert len(made["c0"]) == 500
+        for a, b in pairs:
+            assert ("p", "p") not in set(zip(made[a], made[b], strict=True))
+
+    def test_a_page_is_made_where_no_row_can_be(self) -> None:
+        """Conditions that cover all rows: the page says so, and shows what is released."""
+        people = dp.dataset("people", columns={"a": ["p", "q"], "b": ["p", "q"]})
+        never = [{"a": "p", "b": value} for value in ("p", "q", None)]
+        model = dp.synthesize(people, "all 2-way", impossible=never, epsilon=9.0, delta=1e-6)
+        plan = dp.Pipeline(m=model).with_delta(1e-6)
+        result = plan.simulate(seed=1, people={"a": ["p"] * 5_000, "b": ["p"] * 5_000})
+        page = dp.report(plan.certify(), None, result)
+        assert "rows could not be drawn" in page
+        assert "declared impossible, but about" in page
 
     def test_a_declaration_that_the_counts_contradict_is_named(self) -> None:
         right = released(self.rows(), impossible=self.NEVER, workload="all 3-way")
@@ -941,6 +1002,23 @@ class TestKnownModels:
             dp.synthesize(PEOPLE, "all 2-way", edges=AGES, start=known)
         with pytest.raises(dp.DeclarationError, match="must be a model of tables"):
             dp.synthesize(PEOPLE, "all 2-way", edges=AGES, prior=[1, 2])
+        # of the same plan too: its cells are not known when the other's are released
+        handle = dp.synthesize(PEOPLE, "all 2-way", private_edges={"age": 4})
+        with pytest.raises(dp.DeclarationError, match="not known before they are released"):
+            dp.synthesize(PEOPLE, "all 2-way", private_edges={"age": 4}, start=handle)
+
+    def test_released_edges_can_be_declared_and_started_from(self) -> None:
+        first = dp.synthesize(
+            PEOPLE, "all 2-way", private_edges={"age": 4}, epsilon=1.0, delta=1e-6
+        )
+        known = dp.Pipeline(m=first).with_delta(1e-6).simulate(seed=1, people=data(300))["m"]
+        edges = {"age": known.axes[known.columns.index("age")].edges}
+        for name in ("start", "prior"):
+            later = dp.synthesize(
+                PEOPLE, "all 2-way", edges=edges, epsilon=1.0, delta=1e-6, **{name: known}
+            )
+            found = dp.Pipeline(m=later).with_delta(1e-6).simulate(seed=2, people=data(300))["m"]
+            assert found.labels("age") == known.labels("age")
 
 
 class TestPrivateEdges:
@@ -1044,6 +1122,9 @@ class TestPrivateKeys:
         assert found.count({"town": "Rome", "a": "p"}) == pytest.approx(2_000, abs=150)
         made = found.rows(3_000, seed=1)["town"]
         assert set(made) <= {*names, None}
+        # cells that no key was found for, and that of all others, have words of their own
+        words = list(found.summary(0.95)[2]["town"])
+        assert set(words) == {*names, "no key 1", "no key 2", "all others"}
         again = dp.load(plan.to_json())
         assert again.fingerprint == plan.fingerprint
         assert str(dp.verify(plan.certify())).startswith("holds")

@@ -17,9 +17,11 @@ def engine(history: Any = HISTORY, **more: Any) -> Any:
     return SimpleNamespace(accountant=SimpleNamespace(history=history), **more)
 
 
-def loader(sampler: str, rate: float | None = None, *, inner: bool = False, steps: int = 10) -> Any:
+def loader(
+    sampler: str, rate: float | None = None, *, inner: bool = False, steps: int = 10, **more: Any
+) -> Any:
     """A loader whose batches a sampler of that name draws."""
-    own = type(sampler, (), {})()
+    own = type(sampler, (), more)()
     batches = type("BatchSampler", (), {"sampler": own})() if inner else own
 
     class Loader:
@@ -35,7 +37,8 @@ def loader(sampler: str, rate: float | None = None, *, inner: bool = False, step
 class TestOpacus:
     def test_the_claim_is_the_accountants_own(self) -> None:
         paper = dp.interop.opacus.certificate(engine(), delta=1e-5)
-        steps = Repeated(Sampled(Spend(Gaussian(mu=1 / 0.75195)), 1 / 938), 9_380)
+        rate = 17_887 / 2**24  # 1 / 938, rounded up to a coin of 24 bits
+        steps = Repeated(Sampled(Spend(Gaussian(mu=1 / 0.75195)), rate), 9_380)
         assert paper.epsilon == pytest.approx(tightest(certify(steps, 1e-5)).bounds.upper, rel=1e-7)
         # the figure of Opacus' own example on MNIST, ten epochs
         assert paper.epsilon == pytest.approx(0.98707, rel=1e-4)
@@ -94,7 +97,48 @@ class TestOpacus:
         generator = SimpleNamespace(initial_seed=lambda: 1234)
         optimizer = SimpleNamespace(noise_multiplier=1.0, generator=generator)
         paper = dp.interop.opacus.certificate(engine(), delta=1e-5, optimizer=optimizer)
-        assert any("1234" in each for each in paper.assumptions)
+        assert any("optimizer.generator" in each for each in paper.assumptions)
+        # a certificate is published, and whoever has the seed has the noise
+        assert "1234" not in paper.to_json()
+
+    def test_accumulated_batches_are_counted(self) -> None:
+        """A step of 5 batches is recorded at 5 times the rate; 20 of them are ten passes of 10."""
+        shuffled = loader("RandomSampler", inner=True, steps=10)
+        paper = dp.interop.opacus.certificate(
+            engine([(1.0, 5 * (1 / 10), 20)]), delta=1e-5, data_loader=shuffled
+        )
+        ten = Repeated(Spend(Gaussian(mu=1.0)), 10)
+        assert paper.epsilon == pytest.approx(tightest(certify(ten, 1e-5)).bounds.upper, rel=1e-7)
+        uneven = [(1.0, 0.4, 2), (1.0, 0.2, 1)] * 10
+        same = dp.interop.opacus.certificate(engine(uneven), delta=1e-5, data_loader=shuffled)
+        assert same.epsilon == pytest.approx(paper.epsilon, rel=1e-12)
+        for history, words in (([(1.0, 0.4, 5)], "from two passes"), ([(1.0, 0.07, 5)], "number")):
+            with pytest.raises(dp.DeclarationError, match=words):
+                dp.interop.opacus.certificate(engine(history), delta=1e-5, data_loader=shuffled)
+
+    def test_samplers_that_draw_twice_are_refused(self) -> None:
+        for more in ({"replacement": True}, {"num_samples": 20, "data_source": range(10)}):
+            with pytest.raises(dp.DeclarationError, match="twice in a pass"):
+                dp.interop.opacus.certificate(
+                    engine([(1.0, 0.1, 10)]),
+                    delta=1e-5,
+                    data_loader=loader("RandomSampler", inner=True, **more),
+                )
+        odd = loader("RandomSampler", inner=True)
+        odd.batch_sampler.__class__.__name__ = "Overlapping"
+        with pytest.raises(dp.DeclarationError, match="Overlapping of RandomSampler"):
+            dp.interop.opacus.certificate(engine([(1.0, 0.1, 9)]), delta=1e-5, data_loader=odd)
+
+    def test_adaptive_clipping_is_refused(self) -> None:
+        adaptive = type("AdaClipDPOptimizer", (), {"noise_multiplier": 1.0})()
+        with pytest.raises(dp.DeclarationError, match="adaptive clipping"):
+            dp.interop.opacus.certificate(engine(), delta=1e-5, optimizer=adaptive)
+
+    def test_the_rate_is_that_of_coins_of_24_bits(self) -> None:
+        """``torch.rand(n) < rate``: of 2^24 floats, those below; at a tiny rate one of them."""
+        paper = dp.interop.opacus.certificate(engine([(1.0, 1e-9, 10**6)]), delta=1e-9)
+        steps = Repeated(Sampled(Spend(Gaussian(mu=1.0)), 2.0**-24), 10**6)
+        assert paper.epsilon == pytest.approx(tightest(certify(steps, 1e-9)).bounds.upper, rel=1e-6)
 
     @pytest.mark.filterwarnings("ignore")
     def test_a_real_engine(self) -> None:
@@ -138,6 +182,28 @@ class TestJaxPrivacy:
         zeroed = dp.interop.jax_privacy.certificate(plan, delta=1e-5)
         assert {each.neighbors for each in zeroed.protects} == {"zero_out"}
         assert str(dp.verify(zeroed)).startswith("holds")
+
+    def test_equal_groups_are_not_for_added_examples(self) -> None:
+        """One more example moves others between groups of equal size; jax-privacy refuses too."""
+        events = pytest.importorskip("dp_accounting")
+        step = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
+
+        def plan(partition: str, groups: int, truncated: int | None = None) -> Any:
+            strategy = SimpleNamespace(
+                partition_type=SimpleNamespace(name=partition),
+                cycle_length=groups,
+                truncated_batch_size=truncated,
+            )
+            return SimpleNamespace(dp_event=step, batch_selection_strategy=strategy)
+
+        for refused in (plan("EQUAL_SPLIT", 4), plan("INDEPENDENT", 1, 5)):
+            with pytest.raises(dp.DeclarationError, match="moves others"):
+                dp.interop.jax_privacy.certificate(refused, delta=1e-5, neighbors="add_remove")
+            paper = dp.interop.jax_privacy.certificate(refused, delta=1e-5)
+            assert {each.neighbors for each in paper.protects} == {"zero_out"}
+        for good in (plan("EQUAL_SPLIT", 1), plan("INDEPENDENT", 4)):
+            paper = dp.interop.jax_privacy.certificate(good, delta=1e-5)
+            assert {each.neighbors for each in paper.protects} == {"add_remove"}
 
     def test_refusals(self) -> None:
         events = pytest.importorskip("dp_accounting")

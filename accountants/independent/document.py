@@ -151,15 +151,22 @@ def _node(value: Any, kinds: Mapping[str, Mapping[str, Any]], what: str) -> Node
     return Node(kind, tuple((name, _value(each, name)) for name, each in given.items()))
 
 
+_FRACTION = "-?[0-9]{1,4000}(/(?!0+$)[0-9]{1,4000})?"
+"""A rational: no exponent, few digits, and no denominator of 0."""
+
+
 def _value(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         if set(value) == {"float"}:
-            return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[value["float"]]
+            known = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+            if str(value["float"]) not in known:
+                raise Malformed(f"{name} is no float such as 'inf'")
+            return known[str(value["float"])]
         if set(value) == {"fraction"}:
             # no exponents, and few digits: a hostile number must not cost a power of ten
-            if not re.fullmatch("-?[0-9]{1,4000}(/[0-9]{1,4000})?", str(value["fraction"])):
+            if not re.fullmatch(_FRACTION, text := str(value["fraction"])):
                 raise Malformed(f"{name} is no fraction such as '1/3'")
-            return Fraction(value["fraction"])
+            return Fraction(text)
         return _node(value, TERMS if name in _TERM_FIELDS else LOSSES, name)
     if isinstance(value, list | tuple):
         return tuple(_value(each, name) for each in value)

@@ -237,7 +237,7 @@ def synthesize(options: Namespace) -> int:
         raise DocumentError(f"--rows needs at least one row, got {options.rows}")
     plan = _plan(options.plan, options)
     name, axes = _synthetic_output(plan, options.output)
-    wrong = [each for each in options.whole if each not in axes or not _is_number(axes[each])]
+    wrong = [each for each in options.whole if not axes.get(each, False)]
     if wrong:
         raise DocumentError(f"--whole names a column of numbers of the model, got {wrong[0]!r}")
     result = _run(plan, options, "in a session of Python a ledger counts it")
@@ -256,20 +256,25 @@ def synthesize(options: Namespace) -> int:
     return _released(text, result, plan, None, options.certificate, steps)
 
 
-def _is_number(axis: Mapping[str, Any]) -> bool:
-    """Whether a column of a model is of numbers, whose edges may be released with it."""
-    return axis["edges"] is not None or (axis["values"] is None and axis["released"] is not None)
+def _synthetic_output(plan: Pipeline, asked: str | None) -> tuple[str, dict[str, bool]]:
+    """Return the name of a plan's output that is a model, and which of its columns are of numbers.
 
-
-def _synthetic_output(plan: Pipeline, asked: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the name of a plan's output that is a model of tables, and its columns by name."""
-    found: dict[str, dict[str, Any]] = {}
+    Edges or keys may be released with it: then the output's inputs say which, in order.
+    """
+    found: dict[str, dict[str, bool]] = {}
     for path, handle in plan.outputs:
         operation = unaliased(handle).operation
         is_model = isinstance(operation, Post) and operation.function.name == "synthesis.model/1"
         if len(path) == 1 and isinstance(operation, Post) and is_model:
             axes: Any = operation.constants["axes"]
-            found[path[0]] = {each["name"]: each for each in axes}
+            cells = [unaliased(each).operation for each in unaliased(handle).inputs[1:]]
+            given = (isinstance(each, Post) and "edges" in each.function.name for each in cells)
+            found[path[0]] = {
+                each["name"]: each["edges"] is not None
+                if each["released"] is None
+                else next(given, False)
+                for each in axes
+            }
     names = ", ".join(found) or "none"
     if asked is None and len(found) == 1:
         return next(iter(found.items()))
@@ -385,12 +390,18 @@ def verify(options: Namespace, text: str) -> int:
     return 0 if verdict.holds and not refuted else FAILS
 
 
-def _second_opinion(certificate: Certificate, options: Namespace, limits: Limits) -> dict[str, Any]:
-    """Return what the independent checker says of the claim for the plan in a certificate."""
+def independent_checker() -> Any:
+    """Return the module of the second opinion, which needs an extra."""
     try:
         from accountants import independent
     except ImportError as error:
         raise DocumentError(str(error)) from None
+    return independent
+
+
+def _second_opinion(certificate: Certificate, options: Namespace, limits: Limits) -> dict[str, Any]:
+    """Return what the independent checker says of the claim for the plan in a certificate."""
+    independent = independent_checker()
     with status("computing the claim again"), limits.watched("certificate"):
         term = load(certificate.plan, allow=permitted(options.allow), limits=limits).term
         opinion = independent.check(

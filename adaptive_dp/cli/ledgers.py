@@ -357,6 +357,9 @@ def verify_document(options: Namespace) -> int:
     limits = commands.limits_of(options)
     if not (options.stranger or options.limit_seconds is not None):
         return _verify_document(options, content_of(options.certificate))
+    if options.independent:
+        # its modules are this library's own, and a stranger's time is not spent on them
+        commands.independent_checker()
     # what parsing and recomputing take together, of whatever the file turns out to be
     with limits.watched(str(options.certificate)):
         limits.check_file(options.certificate)

@@ -635,7 +635,7 @@ class Comparison:
     Parameters
     ----------
     rows
-        How many rows were made.
+        How many rows were made: 0 where none could be, as the notes say.
     columns
         By column the labels of its cells, the released counts and the ends of their intervals, and
         the counts of the rows, scaled to the released number of all rows.

@@ -28,12 +28,14 @@ def certificate(
     neighbors
         The relation; None for what the plan's batches allow: ``"add_remove"`` where examples are
         divided into groups independently (``PartitionType.INDEPENDENT``), or there is one group
-        alone of Poisson samples; else ``"zero_out"``.
+        alone of Poisson samples; else ``"zero_out"``. An example that is added to equal groups
+        moves others between them, so that there ``"add_remove"`` is refused.
 
     Raises
     ------
     DeclarationError
-        If there is no event, or it is not one of steps on Poisson samples.
+        If there is no event, or it is not one of steps on Poisson samples; or the relation is one
+        that the plan's batches do not allow.
 
     References
     ----------
@@ -60,12 +62,19 @@ def certificate(
             f"{type(execution_plan).__name__} has none"
         )
     strategy = getattr(execution_plan, "batch_selection_strategy", None)
-    relation = neighbors or _relation(strategy)
+    allowed = _relation(strategy)
+    relation = neighbors or allowed
+    if strategy is not None and relation == "add_remove" and allowed != relation:
+        raise DeclarationError(
+            "the plan's batches are of groups of equal size, or cut off, so that an example that "
+            "is added moves others: certify it for neighbors='zero_out', or use "
+            "PartitionType.INDEPENDENT without truncated_batch_size"
+        )
     loss = claims.loss_of_term(from_dp_event(event, neighbors=relation))
     return claims.certificate(
         loss,
         "training by a plan of jax-privacy",
-        assumes=_assumes(execution_plan, strategy),
+        assumes=_assumes(strategy),
         delta=delta,
         neighbors=relation,
     )
@@ -79,20 +88,19 @@ def _relation(strategy: Any) -> Neighbors:
     return "add_remove" if independent and not truncated else "zero_out"
 
 
-def _assumes(plan: Any, strategy: Any) -> list[str]:
+def _assumes(strategy: Any) -> list[str]:
     drawn = "the plan's batch_selection_strategy"
     if strategy is not None:
         drawn += f" ({type(strategy).__name__})"
-    found = [
+    return [
         f"batches were those of {drawn}, one for each step, and no other rows were read",
         "clipped sums were those of the plan's clipped_grad, and nothing was done to them before "
         "the plan's noise was added",
+        "noise was added as the event says; with column_normalize=True jax-privacy 2.0 scales it "
+        "by the norm of the strategy that was given, which must be at least 1",
         "each state of the noise was used once: two trainings from one state have the same noise",
         "nobody knows the noise's seed, and the low bits of its floats tell nothing",
         "each person has one example",
         "what left the training is the noisy sums alone: no loss or accuracy of private examples",
         "norms were computed in 32 bits or more: in 16 bits small ones come out too small",
     ]
-    if getattr(plan, "noise_addition_transform", None) is None:
-        found.append("noise was added as the event says")
-    return found

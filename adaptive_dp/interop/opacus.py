@@ -6,6 +6,8 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from accountants import Composite, Gaussian, PrivacyLoss
 from accountants.losses import Sampled
 from accountants.numerics import ceiling
@@ -19,6 +21,9 @@ POISSON = ("UniformWithReplacementSampler", "DistributedUniformWithReplacementSa
 
 PASSES = ("RandomSampler", "SequentialSampler")
 """PyTorch's samplers of one pass over all examples, each of which is in one batch."""
+
+COINS = 2**24
+"""The coin of an example is one of so many 32-bit floats in [0, 1)."""
 
 
 def steps_of(engine: Any, *, rounds: float = 1.0) -> PrivacyLoss | None:
@@ -39,7 +44,7 @@ def steps_of(engine: Any, *, rounds: float = 1.0) -> PrivacyLoss | None:
         noise = _noise(multiplier, rounds)
         if noise is None:
             return None
-        q = float(rate)
+        q = _rate(rate)
         loss: PrivacyLoss = noise if q >= 1 else Sampled(Composite([(noise, 1)]), q)
         spends.append((loss, int(steps)))
     return Composite(spends) if spends else None
@@ -48,6 +53,17 @@ def steps_of(engine: Any, *, rounds: float = 1.0) -> PrivacyLoss | None:
 def _history(engine: Any) -> list[tuple[Any, Any, int]]:
     history = getattr(getattr(engine, "accountant", None), "history", None) or ()
     return [(z, q, int(steps)) for z, q, steps in history if steps]
+
+
+def _rate(rate: Any) -> float:
+    """Return the chance that a coin of Opacus' sampler takes an example: the rate, rounded up.
+
+    It is ``torch.rand(...) < rate``, where the former is a multiple of 2^-24 and the latter is
+    rounded to 32 bits: ``ceil(2^24 rate) / 2^24``, of the rate as it was rounded.
+    """
+    q = float(rate)
+    largest = max(q, float(np.float32(q)))
+    return min(1.0, math.ceil(Fraction(largest) * COINS) / COINS)
 
 
 def _noise(multiplier: Any, moved: float) -> Gaussian | None:
@@ -70,8 +86,14 @@ def certificate(
     - a loader of passes (``poisson_sampling=False``, or PyTorch's own, shuffled or not) has each
       example in one batch of a pass. There the sample amplifies nothing: a pass costs one step
       without sampling, for examples that are zeroed out (Dwork and Roth 2014, Section 3.5, on
-      batches that are disjoint), and so it is certified;
-    - any other is refused.
+      batches that are disjoint), and so it is certified. Steps that accumulated several batches are
+      counted by these, and must lie within a pass;
+    - any other is refused, also one of PyTorch's own that draws an example twice
+      (``RandomSampler(replacement=True)``).
+
+    Adaptive clipping (``clipping="adaptive"``) is refused: Opacus releases there the number of
+    unclipped examples without centring it, and divides it by the number of examples in the batch,
+    which is private; the multiplier that it records is for neither (`AdaClipDPOptimizer` of 1.6).
 
     What none of this can see is listed among the certificate's assumptions.
 
@@ -102,7 +124,7 @@ def certificate(
     >>> engine = SimpleNamespace(accountant=SimpleNamespace(history=[(1.1, 0.01, 2000)]))
     >>> paper = certificate(engine, delta=1e-5)
     >>> paper
-    <certificate epsilon=2.15973 delta=1e-05 by distribution>
+    <certificate epsilon=2.15974 delta=1e-05 by distribution>
     >>> len(paper.assumptions) > 3
     True
     """
@@ -112,6 +134,7 @@ def certificate(
             "the engine has recorded no step: pass the PrivacyEngine whose make_private was used, "
             "after the training"
         )
+    _check_clipping(optimizer)
     assumes = _sampling(data_loader, history)
     relation: Neighbors = "add_remove"
     passes = None if data_loader is None else _passes(data_loader, history)
@@ -137,11 +160,22 @@ def certificate(
 
 
 def _sampler(loader: Any) -> str:
-    """Return the name of what draws a loader's batches."""
+    """Return the name of what draws a loader's batches; of what is not known, of all of it."""
     batches = getattr(loader, "batch_sampler", None)
-    inner = getattr(batches, "sampler", None)
-    # a BatchSampler divides what another sampler orders
-    return type(batches if inner is None else inner).__name__
+    inner, outer = getattr(batches, "sampler", None), type(batches).__name__
+    if inner is None:
+        return outer
+    name = type(inner).__name__
+    # a BatchSampler divides what another sampler orders; Opacus' memory manager a Poisson sample
+    if (outer, name in PASSES) == ("BatchSampler", True):
+        twice = getattr(inner, "replacement", False)
+        data, drawn = getattr(inner, "data_source", None), getattr(inner, "num_samples", 0)
+        if twice or (data is not None and drawn > len(data)):
+            return f"{name}, with examples that are drawn twice in a pass,"
+        return name
+    if (outer, name in POISSON) == ("BatchSplittingSampler", True):
+        return name
+    return f"{outer} of {name}"
 
 
 def _sampling(loader: Any, history: list[tuple[Any, Any, int]]) -> list[str]:
@@ -163,7 +197,8 @@ def _sampling(loader: Any, history: list[tuple[Any, Any, int]]) -> list[str]:
         return [f"the training read batches of this loader alone ({name}), one for each step"]
     if name in PASSES:
         return [
-            f"the training read passes of this loader ({name}), each example in one batch of a pass"
+            f"the training read passes of this loader ({name}), each example in one batch of a "
+            "pass, each to its end before the next was begun"
         ]
     raise DeclarationError(
         f"a loader whose batches are drawn by {name} is neither Opacus' Poisson sampler nor one of "
@@ -172,11 +207,41 @@ def _sampling(loader: Any, history: list[tuple[Any, Any, int]]) -> list[str]:
 
 
 def _passes(loader: Any, history: list[tuple[Any, Any, int]]) -> int | None:
-    """Return how many passes were begun; None for a Poisson sampler."""
+    """Return how many passes were begun; None for a Poisson sampler.
+
+    The recorded rate is that of one batch times the number of batches that a step accumulated. A
+    step that goes on in the next pass may have an example twice, and is refused.
+    """
     if _sampler(loader) in POISSON:
         return None
-    steps = sum(each for _, _, each in history)
-    return -(-steps // max(1, len(loader)))
+    batches, read = max(1, len(loader)), 0
+    for _, rate, steps in history:
+        each = round(float(rate) * batches)
+        if each < 1 or not math.isclose(each, float(rate) * batches, rel_tol=1e-6):
+            raise DeclarationError(
+                f"the loader has {batches} batches in a pass, and a step was recorded at the rate "
+                f"{float(rate)!r}, which is no number of them: pass the loader that make_private "
+                "returned for this training"
+            )
+        # where all steps end with a pass none goes on; else each is looked at
+        looked = 0 if each == 1 or (batches % each == 0 and read % each == 0) else steps
+        for i in range(looked):
+            if (read + i * each) % batches + each > batches:
+                raise DeclarationError(
+                    f"a step accumulated {each} batches, from two passes of {batches}: an example "
+                    "may be in both, and moves the step by twice as much"
+                )
+        read += steps * each
+    return -(-read // batches)
+
+
+def _check_clipping(optimizer: Any) -> None:
+    if any(each.__name__.startswith("AdaClip") for each in type(optimizer).__mro__):
+        raise DeclarationError(
+            "nothing can be certified of adaptive clipping by Opacus: the number of unclipped "
+            "examples moves by 1 and not by 1/2 as its recorded noise multiplier takes for "
+            "granted, and it is divided by the number of examples in the batch, which is private"
+        )
 
 
 def _check_optimizer(optimizer: Any, history: list[tuple[Any, Any, int]]) -> None:
@@ -192,8 +257,9 @@ def _beside(engine: Any, optimizer: Any) -> list[str]:
     secure = bool(getattr(engine, "secure_mode", False))
     generator = getattr(optimizer, "generator", None)
     seed = "torch.manual_seed, or the generator that was given, was not set to what others know"
-    if generator is not None and hasattr(generator, "initial_seed"):
-        seed = f"nobody knows the seed of the noise's generator, {generator.initial_seed()}"
+    if generator is not None:
+        # the seed itself is the noise, and a certificate is published
+        seed = "nobody knows the seed of the noise's generator (optimizer.generator)"
     floats = "" if secure else ", and the low bits of its floats tell nothing (secure_mode=False)"
     found = [
         f"noise is Gaussian and independent in each step{floats}",
@@ -205,10 +271,6 @@ def _beside(engine: Any, optimizer: Any) -> list[str]:
         "no example's loss or gradient was infinite or NaN: Opacus adds such a one as it is",
         "no step was run twice from an older checkpoint: the steps after it are recorded once",
     ]
-    if type(optimizer).__name__.startswith("AdaClip"):
-        found.append(
-            "the recorded noise multiplier covers the count of unclipped examples (Opacus 1.6)"
-        )
     if "Distributed" in type(optimizer).__name__:
         found.append("workers drew their samples from generators with different seeds")
     return found

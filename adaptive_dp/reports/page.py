@@ -409,6 +409,7 @@ def _synthetic(models: Mapping[str, Summarized]) -> list[dict[str, Any]]:
         ]
         head = ["released table", "cells", "off the truth by at most", "rows are off it by"]
         says = f"{name}: {compared.rows:,} rows were drawn of what was released, and cost nothing."
+        says = says if compared.rows else f"{name}: no rows were drawn."
         notes = compared.notes
         found.append({"says": says, "notes": notes, "drawn": drawn, "head": head, "rows": rows})
     return found

@@ -381,19 +381,22 @@ class Synthetic(Mapping[str, Any], Summarized):
         for each in self.axes:
             values[each.name] = self.table([each.name])
             trees[each.name] = ConfidenceInterval(*self.interval([each.name], level))
-            labels[each.name] = Entries(tuple(_word(label) for label in each.labels))
+            labels[each.name] = Entries(tuple(_words(each)))
         return values, trees, labels
 
     def comparison(self) -> Comparison:
         """Return how rows, which it draws for that, compare with the released tables."""
         count = min(max(1, round(self.total)), COMPARED)
-        rows = self.rows(count, seed=0)
+        try:
+            rows = self.rows(count, seed=0)
+        except DeclarationError as error:  # what is released is shown all the same
+            return Comparison(0, {}, [], [str(error), *self.contradictions()])
         columns = {}
         for each in self.axes:
             made = np.bincount(self._codes(each, rows[each.name]), minlength=each.size)
             low, high = self.interval([each.name])
             ends = [self.table([each.name]), low, high, made * (self.total / count)]
-            columns[each.name] = (list(map(_word, each.labels)), *(end.tolist() for end in ends))
+            columns[each.name] = (_words(each), *(end.tolist() for end in ends))
         tables = [
             (names, math.prod(self.axes[self._place(name)].size for name in names), error, far)
             for names, (far, error) in self.distances(rows).items()
@@ -424,9 +427,7 @@ class Synthetic(Mapping[str, Any], Summarized):
                 says = "; ".join(
                     f"{self.axes[i].name}: "
                     + ", ".join(
-                        _word(label)
-                        for label, held in zip(self.axes[i].labels, own, strict=True)
-                        if held
+                        word for word, held in zip(_words(self.axes[i]), own, strict=True) if held
                     )
                     for i, own in zip(columns, cells, strict=True)
                 )
@@ -509,8 +510,14 @@ COMPARED = 20_000
 """How many rows are drawn to compare them with released tables."""
 
 
-def _word(label: Any) -> str:
-    return "missing" if label is None else str(label)
+def _words(column: Axis) -> list[str]:
+    """Return what the cells of an axis are, in words that differ."""
+    found = ["missing" if label is None else str(label) for label in column.labels]
+    if column.released is not None and column.edges is None:  # of keys, of which some are not there
+        known = [each for each in column.values or () if each is not None]
+        unused = [f"no key {i + 1}" for i in range(column.released - len(known))]
+        return [*known, *unused, "all others"]
+    return found
 
 
 def _level(level: Any) -> float:

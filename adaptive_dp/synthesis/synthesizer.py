@@ -174,11 +174,16 @@ def _model(state: State, found: Layout) -> Model:
 
 def _known_model(released: Any, axes: Sequence[Any]) -> Model:
     """Return the readings of a released model, whose columns must have the same cells."""
-    if list(released["axes"]) != list(axes):
+    if _cells(released["axes"]) != _cells(axes):
         raise DeclarationError(KNOWN.format([each["name"] for each in axes]))
     found = model_of([axis(each).size for each in axes], released)
     assert found is not None
     return found
+
+
+def _cells(axes: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return what cells of axes are, whether they were declared or released before."""
+    return [{**each, "released": None} for each in axes]
 
 
 def _answered(model: Model, found: Layout, answers: Floats | None, touched: Any) -> dict[str, Any]:
@@ -532,9 +537,16 @@ class Synthesizer(Learner[Synthetic]):
     def _known(self, axes: list[dict[str, Any]]) -> dict[str, Released[Any]]:
         """Return the start and the prior, as handles, by name."""
         found: dict[str, Released[Any]] = {}
+        released = [each["name"] for each in axes if each["released"] is not None]
+        if released and (self.start is not None or self.prior is not None):
+            raise DeclarationError(
+                f"start and prior are models of the same cells, and those of {released[0]!r} are "
+                "not known before they are released: give edges or categories in place of "
+                "private_edges and private_keys, such as those of the model itself"
+            )
         for name, value in (("start", self.start), ("prior", self.prior)):
             if isinstance(value, Synthetic):
-                if list(value["axes"]) != axes:
+                if _cells(value["axes"]) != _cells(axes):
                     raise DeclarationError(KNOWN.format([each["name"] for each in axes]))
                 found[name] = public({"axes": list(value["axes"]), **value.model.document()})
             elif isinstance(value, Released):

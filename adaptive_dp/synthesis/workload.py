@@ -321,7 +321,8 @@ def taken(column: Axis, condition: Any) -> Taken:
                 )
             found[column.values.index(each)] = 1.0
         return Taken(found, found, found)
-    ends = _numbers(column.name, condition)
+    is_list = isinstance(condition, Iterable) and not isinstance(condition, str | bytes | Mapping)
+    ends = _numbers(column.name, condition) if is_list else []
     if not (len(ends) == 2 and ends[0] < ends[1]):
         raise DeclarationError(
             f"a condition on numbers such as {column.name!r} is a range (low, high), "
@@ -329,6 +330,11 @@ def taken(column: Axis, condition: Any) -> Taken:
         )
     edges = np.array(column.edges)
     low, high = edges[:-1], edges[1:]
+    if ends[1] <= edges[0] or ends[0] >= edges[-1]:
+        raise DeclarationError(
+            f"the range {condition!r} of {column.name!r} is beyond its edges, {edges[0]:g} and "
+            f"{edges[-1]:g}: values there were counted in the bin next to them, with others"
+        )
     # values beyond the outer edges were counted in the bin next to them
     start = -math.inf if ends[0] <= edges[0] else ends[0]
     stop = math.inf if ends[1] >= edges[-1] else ends[1]

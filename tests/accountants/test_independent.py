@@ -137,6 +137,9 @@ def test_defaults_are_those_of_the_classes() -> None:
         '{"kind": "Spend"}',
         '{"kind": "Spend", "loss": {"kind": "Gaussian", "mu": 1, "sigma": 1}}',
         '{"kind": "Spend", "loss": {"kind": "Gaussian", "mu": null}}',
+        '{"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"fraction": "1/0"}}}',
+        '{"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"fraction": "1e99999999"}}}',
+        '{"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"float": "x"}}}',
     ],
 )
 def test_what_is_no_term_is_refused(document: str) -> None:
