@@ -1033,7 +1033,7 @@ class ClippedSums:
             (gradient,) = self._one_by_one(x[None], y[None])
             length = max(threshold, float(torch.linalg.vector_norm(gradient)))
             found.append(float(gradient @ along) / length)
-        return np.nan_to_num(np.array(found), posinf=0.0, neginf=0.0)
+        return np.asarray(np.nan_to_num(np.array(found), posinf=0.0, neginf=0.0))
 
     def _set(self, theta: Any) -> None:
         values = torch.as_tensor(np.asarray(theta))
