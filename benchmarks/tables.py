@@ -196,6 +196,9 @@ MEASURED: tuple[Measured, ...] = (
     Measured(
         "docs/auditing.md", "| noise, of what", "-m benchmarks.audit_one_run", "slow training"
     ),
+    Measured(
+        "docs/auditing.md", "| what is broken |", "tests/test_audit_networks.py", "slow training"
+    ),
     Measured("docs/comparison.md", "| library |", "benchmarks/side_by_side/run.py", "peers"),
     Measured("docs/comparison.md", "| task |", "benchmarks/twenty_tasks.py", "peers"),
     Measured("docs/comparison.md", "| bounds of the target |", "none kept: done once", "peers"),

@@ -597,6 +597,138 @@ def test_an_audit_tells_a_claim_that_does_not_hold_from_one_that_does() -> None:
     assert set(np.unique(canaries["image"])) == {0.0, 1.0}
 
 
+# --- audits by one run
+
+CANARIES = 100
+
+
+class WithCanaries(torch.nn.Module):
+    """A network, and a layer of its own for canaries, whose values follow the row's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.own = deep(), torch.nn.Linear(CANARIES, 1, bias=False)
+
+    def forward(self, row: Any) -> Any:
+        canary = row[:, 4:]
+        ordinary = (canary == 0).all(dim=1, keepdim=True)
+        return torch.cat([self.net(row[:, :4]) * ordinary, self.own(canary)], dim=1)
+
+
+def loss_with_canaries(outputs: Any, target: Any) -> Any:
+    rows = torch.nn.functional.cross_entropy(outputs[:, :-1], target, reduction="none")
+    return (rows + outputs[:, -1]).mean()
+
+
+DIRECTIONS = dp.audit.gradient_canaries(CANARIES, CANARIES, seed=0)
+PLANTED = {
+    "row": np.concatenate([np.zeros((CANARIES, 4)), DIRECTIONS], axis=1),
+    "y": np.zeros(CANARIES, dtype=int),
+}
+WIDE = dp.dataset("images", columns={"row": dp.tensor((4 + CANARIES,), (-1, 1)), "y": [0, 1]})
+
+
+def wide_training(steps: int = 10, rate: float = 1.0) -> Any:
+    return training(
+        WithCanaries,
+        loss_with_canaries,
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        steps=steps,
+        sampling_rate=rate,
+        batch_size=50 * rate,
+        clipping=1.0,
+    )
+
+
+def ordinary_rows(n: int) -> dict[str, Any]:
+    rows = rows_of(n)
+    return {"row": np.concatenate([rows["image"], np.zeros((n, CANARIES))], axis=1), "y": rows["y"]}
+
+
+def released_sums(seen: Any) -> Any:
+    """Return scores of the canaries' part of the sums."""
+    sums = [each[-CANARIES:] for each in seen.transcript if np.size(each) > CANARIES]
+    return dp.audit.gradient_scores(sums, DIRECTIONS)
+
+
+def less_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    release = dp.Gaussian.release
+    monkeypatch.setattr(
+        dp.Gaussian,
+        "release",
+        lambda self, value, stream: release(dp.Gaussian(sigma=self.sigma / factor), value, stream),
+    )
+
+
+@pytest.mark.parametrize("own_score", [True, False])
+def test_gradient_canaries_show_a_noise_that_is_too_small(
+    monkeypatch: pytest.MonkeyPatch, own_score: bool
+) -> None:
+    """By the canaries' part of the released sums, and by the scores of planted itself."""
+    plan = plan_of(wide_training(5), WIDE, sigma=10.0).with_delta(1e-6)
+
+    options: Any = {"data": {"images": ordinary_rows(10)}, "seed": 1}
+    scored = released_sums if own_score else None
+    assert dp.audit.planted(plan, PLANTED, scored, **options).verdict != "violation"
+    less_noise(monkeypatch, 20.0)
+    assert dp.audit.planted(plan, PLANTED, scored, **options).verdict == "violation"
+
+
+def test_products_of_clipped_gradients_are_those_of_each_row_alone() -> None:
+    reads, gradients = training(deep).operations(PIXELS.domain)
+    data = rows_of(7)
+    data["image"][3] = np.nan
+    theta = np.linspace(-2, 2, sum(np.prod(shape, dtype=int) for _, shape in gradients.shapes))
+    direction = np.random.default_rng(1).normal(size=theta.size)
+
+    def of(chosen: Any) -> Any:
+        rows = PIXELS.operation.bind({k: v[chosen] for k, v in data.items()})
+        return gradients.run([reads.run([rows], None), theta], None)
+
+    for threshold in (0.05, 3.0):
+        found = of(slice(None)).products(threshold, direction)
+        for i in range(7):
+            exact, step = of([i]).clipped_sum(threshold, relative=True)
+            assert found[i] == pytest.approx(exact @ direction * step, abs=1e-4)
+
+
+def test_a_loop_in_a_session_is_audited_as_any_training_function() -> None:
+    """By its last parameters alone: their distance from the first, over the learning rate."""
+    spent: list[float] = []
+
+    def train(rows: Any) -> Any:
+        with dp.Session(budget=dp.Budget(9.0, 1e-6), seed=1, images=rows) as session:
+            loop = dp.torch.Loop(session, WIDE, wide_training(4), sigma=2.0)
+            first = loop.model["parameters"][-CANARIES:]
+            assert len(list(loop)) == 4
+            spent.append(session.epsilon)
+            return (first - loop.model["parameters"][-CANARIES:]) * 50 / 0.1
+
+    def audited(claim: float) -> Any:
+        return dp.audit.training(
+            train,
+            PLANTED,
+            (claim, 1e-6),
+            lambda moved: dp.audit.gradient_scores(moved, DIRECTIONS),
+            rows=ordinary_rows(10),
+            seed=2,
+        )
+
+    held = audited(7.0)
+    assert spent[0] <= 7.0
+    assert held.verdict in ("consistent", "underpowered")
+    assert audited(0.1).verdict in ("violation", "suspected")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_the_librarys_training_is_not_accused(rate: float) -> None:
+    """Of twenty audits at 1e-3 two or more would be flagged with a chance of 2e-4."""
+    plan = plan_of(wide_training(10, rate), WIDE, sigma=3.0).with_delta(1e-6)
+    found = [dp.audit.planted(plan, PLANTED, released_sums, seed=seed) for seed in range(20)]
+    assert sum(each.verdict in ("suspected", "violation") for each in found) <= 1
+
+
 class Stopping(torch.optim.SGD):
     """An optimizer at whose third step of a run someone presses Ctrl-C."""
 

@@ -8,7 +8,8 @@ witness says how. Where it does not, nothing is proven.
 such as one that calls another library; `distinguish` anything that can be run on two neighbouring
 data sets (`Neighbors`); `pipeline` a whole plan, on pairs of data sets from a
 `gallery`; `one_run` a long training by a single run with canaries, `planted` a whole plan by a run
-with canaries among its rows (`corners`, `mislabeled`). They return an `Audit`. `static` looks
+with canaries among its rows (`corners`, `mislabeled`), `training` a training function, such as of
+another library (`gradient_canaries`, `gradient_scores`). They return an `Audit`. `static` looks
 through a plan without running it.
 """
 
@@ -19,6 +20,13 @@ from adaptive_dp.audit.findings import Finding, StaticAudit, static
 from adaptive_dp.audit.functions import callable
 from adaptive_dp.audit.mechanisms import mechanism
 from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler
+from adaptive_dp.audit.networks import (
+    change_scores,
+    gradient_canaries,
+    gradient_scores,
+    training,
+    unshuffled,
+)
 from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.audit.pipelines import pipeline
 from adaptive_dp.audit.planted_canaries import Score, Seen, planted
@@ -41,10 +49,13 @@ __all__ = [
     "TradeoffPoint",
     "Witness",
     "callable",
+    "change_scores",
     "claim",
     "corners",
     "distinguish",
     "gallery",
+    "gradient_canaries",
+    "gradient_scores",
     "mechanism",
     "mislabeled",
     "one_run",
@@ -52,6 +63,8 @@ __all__ = [
     "planted",
     "search",
     "static",
+    "training",
+    "unshuffled",
 ]
 
 

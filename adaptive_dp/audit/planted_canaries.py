@@ -320,7 +320,8 @@ def gradient_products(gradients: Any, bound: float, direction: Array, *, relativ
     Parameters
     ----------
     gradients
-        `LinearGradients` or `LayerGradients`.
+        `LinearGradients` or `LayerGradients`, or others that have a method ``products``, as those
+        of a network of PyTorch.
     bound
         The norm to which gradients are clipped.
     direction
@@ -328,6 +329,8 @@ def gradient_products(gradients: Any, bound: float, direction: Array, *, relativ
     relative
         Whether gradients are then divided by the bound.
     """
+    if hasattr(gradients, "products"):
+        return np.asarray(gradients.products(bound, direction)) * (1.0 if relative else bound)
     product: Callable[..., Array] = (
         _linear_products if isinstance(gradients, LinearGradients) else _layered_products
     )

@@ -1048,6 +1048,25 @@ class ClippedSums:
         result = total.long() if whole is None else whole.add_(total.long())
         return result.cpu().numpy(), short
 
+    def products(
+        self, theta: Any, inputs: Any, targets: Any, direction: Any, *, threshold: float
+    ) -> NDArray[np.float64]:
+        """Return the products of each row's clipped gradient and a direction, shape (rows,).
+
+        For audits: gradients are computed one by one, in units of the threshold as the sum's; a
+        product that is not finite is 0.
+        """
+        self._set(theta)
+        along = torch.as_tensor(
+            np.asarray(direction), dtype=torch.float64, device=self._total.device
+        )
+        found = []
+        for x, y in zip(self._tensor(inputs), self._tensor(targets), strict=True):
+            (gradient,) = self._one_by_one(x[None], y[None])
+            length = max(threshold, float(torch.linalg.vector_norm(gradient)))
+            found.append(float(gradient @ along) / length)
+        return np.asarray(np.nan_to_num(np.array(found), posinf=0.0, neginf=0.0))
+
     def _set(self, theta: Any) -> None:
         values = torch.as_tensor(np.asarray(theta))
         if values.shape != (self.size,):

@@ -139,6 +139,11 @@ class UnitGradients:
         """Return how many units have a gradient of at most the bound."""
         return self.both(bound)[1]
 
+    def products(self, bound: float, direction: NDArray[Any]) -> NDArray[np.float64]:
+        """Return each row's clipped gradient, over the bound, times a direction; for audits."""
+        x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
+        return self.engine.sums.products(self.theta, x, y, direction, threshold=bound)
+
 
 @frozen
 class UnitGradientsOf(Operation):
