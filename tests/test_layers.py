@@ -54,7 +54,7 @@ TOP = {
     "testing",
 }
 
-MOST_FILES = 324
+MOST_FILES = 328
 """Product files in all: more capability should not need many more of them."""
 MOST_IN_A_ROOM = {
     "accountants": 30,

@@ -537,10 +537,7 @@ def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread | N
         tilted_floor(pair, around.tilt, low, high, share)
         for (pair, _), (low, high) in zip(plan.counts, ends, strict=True)
     ]
-    widest = max(
-        pair.losses[-1] - floor
-        for (pair, _), floor in zip(pairs, floors, strict=True)
-    )
+    widest = max(pair.losses[-1] - floor for (pair, _), floor in zip(pairs, floors, strict=True))
     # as many points before what is asked for as `Spread.gain` looks at
     before = 8 + min(count, 3 * math.isqrt(count) + 8)
     spare = min(size // 2, 6 * count + 8 + before)
