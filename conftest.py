@@ -2,4 +2,8 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("torch") else ["adaptive_dp/torch/*.py"]
+collect_ignore_glob = [
+    f"adaptive_dp/{room}/*.py"
+    for room, needed in {"torch": ["torch"], "jax": ["jax", "optax"]}.items()
+    if not all(find_spec(each) for each in needed)
+]

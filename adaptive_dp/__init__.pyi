@@ -7,6 +7,7 @@ from adaptive_dp import audit as audit
 from adaptive_dp import erm as erm
 from adaptive_dp import instance as instance
 from adaptive_dp import interop as interop
+from adaptive_dp import jax as jax
 from adaptive_dp import pate as pate
 from adaptive_dp import prove as prove
 from adaptive_dp import risk as risk

@@ -89,6 +89,56 @@ def noisy(scale: Any = 2.0) -> dp.Laplace:
     return dp.Laplace(scale=scale)
 
 
+def jax_start(key: Any) -> Any:
+    import jax
+
+    return 0.1 * jax.random.normal(key, (4, 2))
+
+
+def jax_loss(w: Any, x: Any, y: Any) -> Any:
+    import optax
+
+    return optax.softmax_cross_entropy_with_integer_labels(x @ w, y)
+
+
+def jax_descent() -> Any:
+    import optax
+
+    return optax.sgd(0.5)
+
+
+def function_of_jax() -> dp.Pipeline:
+    """The training of a function of JAX, declared without JAX."""
+    from adaptive_dp.graph.handles import Released
+    from adaptive_dp.graph.registry import Function
+    from adaptive_dp.jax.training import FunctionGradientsOf, FunctionStart
+    from adaptive_dp.queries.domains import Tensors
+    from adaptive_dp.torch.examples import NetworkRowsOf, NetworkTable
+    from adaptive_dp.torch.training import TrainedNetwork
+
+    image, dark = dp.tensor((4,), (0, 1)), [0, 1]
+    table = dp.dataset("images", columns={"image": image, "dark": dark})
+    init, shapes = Function.of(jax_start), (("", (4, 2)),)
+    training = dp.jax.Training(
+        jax_loss, jax_start, jax_descent, steps=3, sampling_rate=0.5, batch_size=2
+    )
+    reads = NetworkRowsOf(("image",), "dark", {"image": image, "dark": dark})
+    first = reads.columns["image"]
+    assert isinstance(first, Tensors)
+    of_rows = FunctionGradientsOf(
+        init, Function.of(jax_loss), shapes, {}, first, reads.columns["dark"]
+    )
+    start: Any = Released(FunctionStart(init, shapes), (dp.public(1.0),))
+    state = dp.repeat(
+        lambda state, rows: training.round(of_rows, state, rows, dp.public(2.0)),
+        3,
+        NetworkTable(reads, (table,)),
+        start=start,
+    )
+    model: Any = Released(TrainedNetwork(shapes, ("image",), "dark", reads.columns), (state,))
+    return dp.Pipeline(model=model).fix(sigma=1.0)
+
+
 def columns() -> dp.Pipeline:
     table = people()
     count = table.count().release(noisy())

@@ -14,7 +14,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plans import PLANS, built, certificate, data, neighbour, network, noisy, people
+from plans import (
+    PLANS,
+    built,
+    certificate,
+    data,
+    function_of_jax,
+    neighbour,
+    network,
+    noisy,
+    people,
+)
 from profiles import examples
 
 import accountants
@@ -124,7 +134,8 @@ class TestSchemas:
         traced = dp.Pipeline(claim=counted.release(claim)).to_document()
         PLAN_FORM.validate(traced)
         assert dp.load(traced).to_document() == traced
-        networks = [network().to_document(), network(one_round=True).to_document()]
+        plans = network(), network(one_round=True), function_of_jax()
+        networks = [each.to_document() for each in plans]
         for each in networks:
             PLAN_FORM.validate(each)
             assert dp.load(each).to_document() == each

@@ -33,6 +33,8 @@ OPTIONAL = (
     "distributed",
     "flint",
     "torch",
+    "jax",
+    "optax",
 )
 BLOCK = re.compile(
     r"^```(python|console|sh)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE

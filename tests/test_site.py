@@ -17,6 +17,7 @@ MODULES = {
     "erm",
     "instance",
     "interop",
+    "jax",
     "pate",
     "plot",
     "prove",

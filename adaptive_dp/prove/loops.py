@@ -466,7 +466,7 @@ class _Parts:
             and over.func.id == "enumerate"
             and over.func.id not in self.function.__globals__
             and over.func.id not in (*code.co_freevars, *code.co_varnames, *code.co_cellvars)
-            and self.function.__builtins__.get("enumerate") is enumerate
+            and getattr(self.function, "__builtins__", {}).get("enumerate") is enumerate
             and len(over.args) == 1
             and not over.keywords
         ):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.registry import Function
+from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Categories, Column, Tensors
-
-if TYPE_CHECKING:
-    from adaptive_dp.torch.gradients import ClippedSums
 
 SEED = 20_150
 """The seed of the initial parameters: public, the same for all data."""
@@ -275,14 +273,37 @@ def refuse_side_effects(name: str, module: Any, x: Any) -> None:
         )
 
 
+class Sums(Protocol):
+    """Exact sums of clipped gradients, such as `adaptive_dp.torch.gradients.ClippedSums`."""
+
+    step: float
+
+    def __call__(
+        self,
+        theta: Any,
+        inputs: Any,
+        targets: Any,
+        units: Any = None,
+        *,
+        threshold: float,
+        stream: Stream | None = None,
+    ) -> tuple[NDArray[np.int64], int]:
+        """Return the sum in steps, and the number of units within the threshold."""
+        ...
+
+    def products(
+        self, theta: Any, inputs: Any, targets: Any, direction: Any, *, threshold: float
+    ) -> NDArray[np.float64]:
+        """Return the products of each row's clipped gradient and a direction."""
+        ...
+
+
 @frozen
 class Engine:
-    """A network that is built and checked, with its sums of clipped gradients."""
+    """A network that is built and checked: its parameters' shapes, its clipped gradients' sums."""
 
-    module: Any
-    loss: Any
     shapes: Shapes
-    sums: ClippedSums
+    sums: Sums
 
 
 _ENGINES: dict[Any, Engine] = {}
@@ -332,14 +353,21 @@ class NetworkParts:
         DeclarationError
             If the network cannot be trained row by row, with the reason.
         """
+        net, loss = self.net.resolve(), self.loss.resolve()
+        settings = repr(tuple(sorted(self.settings.items())))
+        size = self.physical_batch, self.expected, self.by_unit
+        key = (type(self), net, loss, settings, self.shape, self.first, self.target, size)
+        if key not in _ENGINES:
+            made = self.built()
+            while len(_ENGINES) >= _MOST_ENGINES:
+                _ENGINES.pop(next(iter(_ENGINES)))
+            _ENGINES[key] = made
+        return _ENGINES[key]
+
+    def built(self) -> Engine:
+        """Return a new engine, checked."""
         from adaptive_dp.torch.gradients import ClippedSums  # here, as it imports PyTorch
 
-        net, loss = self.net.resolve(), self.loss.resolve()
-        settings = tuple(sorted(self.settings.items()))
-        size = self.physical_batch, self.expected, self.by_unit
-        key = (net, loss, repr(settings), self.shape, self.first, self.target, size)
-        if key in _ENGINES:
-            return _ENGINES[key]
         name, torch = self.net.name, library()
         module, again = build(self.net), build(self.net)
         if shapes_of(module) != shapes_of(again) or not np.array_equal(
@@ -371,10 +399,7 @@ class NetworkParts:
             raise DeclarationError(
                 f"{name} with the loss {self.loss.name} fails on made-up rows: {error}"
             ) from None
-        while len(_ENGINES) >= _MOST_ENGINES:
-            _ENGINES.pop(next(iter(_ENGINES)))
-        made = _ENGINES[key] = Engine(module, function, shapes_of(module), sums)
-        return made
+        return Engine(shapes_of(module), sums)
 
 
 # -----------------------------------------------------------------------------

@@ -311,16 +311,21 @@ class InitialState(NetworkStateOperation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> dict[str, Any]:
         """Return the state: parameters, the threshold, what the optimizer remembers."""
-        module = build(self.net)
-        if shapes_of(module) != self.shapes:
+        shapes, theta = self.built()
+        if shapes != self.shapes:
             raise RunError(f"{self.net.name} has other parameters than the plan declares")
         return {
-            "parameters": flat(module),
+            "parameters": theta,
             "threshold": float(inputs[0]),
             "first_threshold": float(inputs[0]),
             "memory": [],
             "round": 0,
         }
+
+    def built(self) -> tuple[Shapes, NDArray[Any]]:
+        """Return the network's shapes, and its initial parameters."""
+        module = build(self.net)
+        return shapes_of(module), flat(module)
 
 
 @frozen
@@ -379,15 +384,42 @@ class OptimizerStep(NetworkStateOperation):
             If it cannot be made.
         """
         try:
-            try_optimizer(self.net, self.optimizer)
+            self.attempt()
         except PlanError as error:
             raise RunError(f"{error}. Nothing was released.") from None
+
+    def attempt(self) -> None:
+        """Take a step along zeros, so that an optimizer that cannot is refused before a run.
+
+        Raises
+        ------
+        DeclarationError
+            If it fails.
+        """
+        theta = self.initial()
+        state = {"parameters": theta, "memory": [], "round": 0}
+        try:
+            self.following(state, np.zeros(len(theta)))
+        except DeclarationError:
+            raise
+        except Exception as error:  # no data were read: it may be shown
+            raise DeclarationError(
+                f"the optimizer {self.optimizer.name} cannot step along a gradient: {error}"
+            ) from None
+
+    def initial(self) -> NDArray[Any]:
+        """Return initial parameters."""
+        return flat(build(self.net))
+
+    def following(self, state: Mapping[str, Any], mean: NDArray[Any]) -> dict[str, Any]:
+        """Return the state after a step along a released mean; the threshold stays."""
+        return optimizer_step(self.net, self.optimizer, state, mean)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> dict[str, Any]:
         """Return the state after the step."""
         state, total, expected = inputs[0], np.asarray(inputs[1]), float(inputs[2])
         mean = total / expected
-        after = optimizer_step(self.net, self.optimizer, state, mean)
+        after = self.following(state, mean)
         if self.quantile is not None:
             after["threshold"] = next_threshold(
                 state, float(inputs[3]) / expected, self.quantile, self.rate
@@ -435,26 +467,6 @@ def _step(
         for own in remembered(made, module)
     ]
     return {**state, "parameters": theta, "memory": memory, "round": int(state["round"]) + 1}
-
-
-def try_optimizer(net: Function, optimizer: Function) -> None:
-    """Take a step along zeros, so that an optimizer that cannot is refused before a run.
-
-    Raises
-    ------
-    DeclarationError
-        If it fails.
-    """
-    theta = flat(build(net))
-    state = {"parameters": theta, "memory": [], "round": 0}
-    try:
-        optimizer_step(net, optimizer, state, np.zeros(len(theta)))
-    except DeclarationError:
-        raise
-    except Exception as error:  # no data were read: it may be shown
-        raise DeclarationError(
-            f"the optimizer {optimizer.name} cannot step along a gradient: {error}"
-        ) from None
 
 
 def next_threshold(state: Mapping[str, Any], share: float, quantile: float, rate: float) -> float:
@@ -629,6 +641,10 @@ class Training(Learner[NetworkParameters]):
 
     title: ClassVar[str] = "Training"
     calibrated: ClassVar[bool] = True
+    # the nodes of a round, which are the library's that the network is written in
+    gradients_node: ClassVar[type[UnitGradientsOf]] = UnitGradientsOf
+    start_node: ClassVar[type[InitialState]] = InitialState
+    step_node: ClassVar[type[OptimizerStep]] = OptimizerStep
 
     def __attrs_post_init__(self) -> None:
         if not (
@@ -686,7 +702,7 @@ class Training(Learner[NetworkParameters]):
         rows.domain([table])
         loss, settings = self.named_loss
         first = columns[features[0]] if len(features) == 1 else None
-        gradients = UnitGradientsOf(
+        gradients = self.gradients_node(
             self.net,
             loss,
             (),
@@ -698,7 +714,7 @@ class Training(Learner[NetworkParameters]):
         )
         shape = input_shape(features, columns)
         engine = gradients.parts(shape, by_unit=table.unit is not None).engine()
-        try_optimizer(self.net, self.optimizer)
+        self.step_node(self.net, self.optimizer).attempt()
         return rows, evolve(gradients, shapes=engine.shapes)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[NetworkParameters]:
@@ -708,7 +724,7 @@ class Training(Learner[NetworkParameters]):
         expected = self.expected(table)
         first = self.clipping if not isinstance(self.clipping, Clipping) else self.first_threshold
         start: Released[Any] = Released(
-            InitialState(self.net, gradients.shapes), (public(float(first)),)
+            self.start_node(self.net, gradients.shapes), (public(float(first)),)
         )
 
         def step(state: Released[Any], own: NetworkTable) -> Released[Any]:
@@ -730,7 +746,7 @@ class Training(Learner[NetworkParameters]):
         at: Released[Any] = Released(StatePart("parameters"), (state,))
         threshold: Released[Any] = Released(StatePart("threshold"), (state,))
         released = self.releases(gradients, rows, at, threshold)
-        step = OptimizerStep(self.net, self.optimizer)
+        step = self.step_node(self.net, self.optimizer)
         if isinstance(self.clipping, Clipping):
             step = evolve(step, quantile=self.clipping.quantile, rate=self.clipping.rate)
         total, *short = released.values()
@@ -823,20 +839,30 @@ def module(model: NetworkParameters, net: Callable[[], Any]) -> Any:
     >>> dp.torch.module(model, net)
     Linear(in_features=4, out_features=2, bias=True)
     """
-    if not (isinstance(model, Mapping) and {"parameters", "names", "shapes"} <= set(model)):
-        raise DeclarationError(
-            "module needs a model that dp.torch.Training released, such as result['model'], got "
-            f"{type(model).__name__}"
-        )
     made = build(_function(net))
-    shapes = _shapes(zip(model["names"], model["shapes"], strict=True))
-    if shapes_of(made) != shapes:
-        raise DeclarationError(
-            "the network has other parameters than the model: "
-            f"{_difference(shapes, shapes_of(made))}"
-        )
+    refuse_another(model, shapes_of(made))
     fill(made, np.asarray(model["parameters"]))
     return made.eval()
+
+
+def refuse_another(model: NetworkParameters, found: Shapes) -> None:
+    """Refuse what no training released, or a network with other parameters than were released.
+
+    Raises
+    ------
+    DeclarationError
+        With the first that differs.
+    """
+    if not (isinstance(model, Mapping) and {"parameters", "names", "shapes"} <= set(model)):
+        raise DeclarationError(
+            "a model that a Training released is needed, such as result['model'], got "
+            f"{type(model).__name__}"
+        )
+    shapes = _shapes(zip(model["names"], model["shapes"], strict=True))
+    if found != shapes:
+        raise DeclarationError(
+            f"the network has other parameters than the model: {_difference(shapes, found)}"
+        )
 
 
 def outputs(model: NetworkParameters, net: Callable[[], Any], data: Any) -> NDArray[Any]:
@@ -861,16 +887,21 @@ def outputs(model: NetworkParameters, net: Callable[[], Any], data: Any) -> NDAr
     """
     torch = library()
     made = module(model, net)
-    columns = {
-        name: domains.column(name, domains.of_document(spec))
-        for name, spec in model["inputs"].items()
-    }
-    x = torch.as_tensor(new_inputs(tuple(columns), columns, data))
+    x = torch.as_tensor(inputs_of(model, data))
     kind = next(iter(made.parameters())).dtype
     x = x.to(kind) if x.is_floating_point() else x
     with torch.no_grad():
         parts = [made(x[i : i + 1024]) for i in range(0, max(1, len(x)), 1024)]
     return np.asarray(torch.cat(parts).numpy())
+
+
+def inputs_of(model: NetworkParameters, data: Any) -> NDArray[Any]:
+    """Return rows that need not be private as a released model's network reads them."""
+    columns = {
+        name: domains.column(name, domains.of_document(spec))
+        for name, spec in model["inputs"].items()
+    }
+    return new_inputs(tuple(columns), columns, data)
 
 
 def predict(model: NetworkParameters, net: Callable[[], Any], data: Any) -> NDArray[Any]:
@@ -895,7 +926,11 @@ def predict(model: NetworkParameters, net: Callable[[], Any], data: Any) -> NDAr
     >>> predict(model, lambda: torch.nn.Linear(2, 2), np.array([[0.2, 0.8], [0.9, 0.1]])).tolist()
     ['right', 'left']
     """
-    scores = outputs(model, net, data)
+    return decided(model, outputs(model, net, data))
+
+
+def decided(model: NetworkParameters, scores: NDArray[Any]) -> NDArray[Any]:
+    """Return what a network's outputs say: a category of the target for each row, or a number."""
     classes = model["classes"]
     if not classes:
         middle, half = model["goal"]

@@ -8,7 +8,7 @@ from inspect import ismodule
 from typing import Any, NamedTuple
 
 PACKAGES = {"dp": "adaptive_dp", "accountants": "accountants"}
-WITHIN = ("audit", "pate", "plot", "prove", "session", "statistics", "torch")
+WITHIN = ("audit", "jax", "pate", "plot", "prove", "session", "statistics", "torch")
 """What is written without its package, such as ``pate.GNMax``."""
 
 
