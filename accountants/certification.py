@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
 
-from accountants.accountant import Accountant, checked_accountant
+from accountants.accountant import Accountant, checked_accountant, pure_or_infinite
 from accountants.advanced import Advanced
 from accountants.basic import Basic
 from accountants.concentrated import Concentrated
@@ -136,8 +137,18 @@ class Answers(Mapping[str, Answer]):
         if name not in self._answers:
             accountant = self._accountants[name]
             answer = measure(self._every, accountant, delta=self._delta)
+            if type(accountant) is Basic:
+                self._sum = answer
             self._answers[name] = evolve(answer, bounds=self._exact(answer.bounds))
         return self._answers[name]
+
+    @cached_property
+    def _pure(self) -> float:
+        """About the sum of pure epsilons of the costliest world; infinite where one has none."""
+        return max(
+            math.fsum(times * pure_or_infinite(loss) for loss, times in world.spends.items())
+            for world in self._every
+        )
 
     def _exact(self, found: Bounds | None) -> Bounds | None:
         """Return bounds of epsilon whose upper end is a sum of pure epsilons as that rational.
@@ -148,6 +159,10 @@ class Answers(Mapping[str, Answer]):
         """
         if found is None or not math.isfinite(found.upper) or isinstance(found.upper, RoundedUp):
             return found
+        if found.upper < self._pure * (1 - _ROUNDINGS):
+            return found
+        if self._sum is None and type(self._accountants.get(Basic.name)) is Basic:
+            self[Basic.name]
         if self._sum is None:
             self._sum = measure(self._every, Basic(), delta=self._delta)
         pure = None if self._sum.bounds is None else self._sum.bounds.upper

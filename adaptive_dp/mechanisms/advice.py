@@ -437,6 +437,7 @@ def suitable(
     InverseSensitivity
     SmoothCauchy
     SmoothStudent
+    ReleasedSensitivity
     """
     if not (positive(epsilon) and math.isfinite(epsilon)):
         raise DeclarationError(f"suitable's epsilon must be a positive number, got {epsilon!r}")

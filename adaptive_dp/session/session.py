@@ -1062,7 +1062,7 @@ class Session:
         ...                  if svt.ask(people.filter(people["age"] < a).count())]
         ...     spent = session.spent.costs[0]
         >>> above, svt.tops, round(spent, 6)
-        ([10, 15], 0, 0.5)
+        ([15, 20], 0, 0.5)
         """
         return self._above_threshold(
             (),

@@ -802,23 +802,25 @@ def test_losses_rounded_down_are_below(pair: pairs.Pair, times: int) -> None:
             assert exact * arb(0.85) <= below
 
 
-LOPSIDED = losses.GaussianMixture(
+UNEVEN = losses.GaussianMixture(
     shifts=(1.9676672613228618,),
     probabilities=(0.18361441697622702,),
     opposite_shifts=(2.374349912398572, 4.748699824797144),
     opposite_probabilities=(0.10897332007361982, 0.05179745547735285),
 )
-TURNED = losses.GaussianMixture(
-    shifts=LOPSIDED.opposite_shifts,
-    probabilities=LOPSIDED.opposite_probabilities,
-    opposite_shifts=LOPSIDED.shifts,
-    opposite_probabilities=LOPSIDED.probabilities,
+UNEVEN_TURNED = losses.GaussianMixture(
+    shifts=UNEVEN.opposite_shifts,
+    probabilities=UNEVEN.opposite_probabilities,
+    opposite_shifts=UNEVEN.shifts,
+    opposite_probabilities=UNEVEN.probabilities,
 )
 """One way costs more than the other."""
 
 
-@pytest.mark.parametrize("body", [Spend(LOPSIDED), Spend(TURNED)])
-@pytest.mark.parametrize("epsilon", [20.5, 22.0])
+@pytest.mark.parametrize(
+    "body", [Spend(UNEVEN), pytest.param(Spend(UNEVEN_TURNED), marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("epsilon", [22.0])
 def test_chords_are_of_the_costlier_direction(body: Term, epsilon: float) -> None:
     """One way alone is not enough where a bound, which holds for both, comes with a pair."""
     bound = Spend(losses.FixedSize(losses.Composite([(Gaussian(2.3), 1)]), 302, 309))
