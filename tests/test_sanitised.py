@@ -101,8 +101,8 @@ class TestSpent:
         """The published example: 240, 5 and 5 of 250 votes, at order 4."""
         mechanism, counts = GNMax(sigma=40.0), np.array([[240, 5, 5]])
         votes = mechanism.votes(250, 3)
-        # Theorem 6 proves 1.24e-5; another class wins with a probability of 2 * 1.6e-5, and one vote
-        # moves that by a factor of about 1.16: 6 * 1.6e-5 * .16^2, and the exact law 1.077e-6
+        # Theorem 6 proves 1.24e-5. Another class wins with a probability of 2 * 1.6e-5; one vote
+        # moves that by a factor of about 1.16, so that the exact law is near 1e-6
         assert votes.curve(counts, [4.0])[0] == pytest.approx(1.077e-6, rel=5e-3)
         assert mechanism.loss(1.0).renyi(np.array([4.0]))[0] == pytest.approx(2.5e-3)
         assert spending(counts, mechanism, 4.0).smooth(0.01)[0] < 1.5e-5
