@@ -39,8 +39,8 @@ from adaptive_dp.queries.sums import Sum
 
 READ_BY_NONE = {
     # they read released values, or public rows of their own
-    "case", "disagreement", "group", "network_parameters", "network_start", "network_value",
-    "optimizer_step",
+    "case", "disagreement", "function_start", "group", "network_parameters", "network_start",
+    "network_value", "optax_step", "optimizer_step",
     "parameter", "points", "post", "public", "release", "repeat", "select", "state", "student",
     "trained_network",
 }  # fmt: skip

@@ -115,6 +115,7 @@ class FunctionGradientsOf(UnitGradientsOf):
     """
 
     kind: ClassVar[str] = "function_gradients"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the loss's name and the number of parameters."""
