@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.noise.stream import SecureStream, Stream
+from adaptive_dp.torch.gradients import checked_threshold, placed
 
 BITS = 36
 """The sum is given in steps of 2^-36 of the threshold."""
@@ -52,8 +53,6 @@ SLOTS = 32
 
 MOST_NUMBERS = 2**26
 """Of gradients in a physical batch that is chosen here: half a GiB in float64."""
-
-THRESHOLDS = (1e-20, 1e20)
 
 TOLERANCE = 2.0**-10
 """How far `jax.vmap` may be from a row by itself, as a share of the gradient's norm."""
@@ -297,12 +296,7 @@ class ClippedSums:
         DeclarationError
             If shapes or the threshold are not as declared.
         """
-        threshold = float(threshold)
-        if not THRESHOLDS[0] <= threshold <= THRESHOLDS[1]:
-            raise DeclarationError(
-                f"a threshold from {THRESHOLDS[0]:g} to {THRESHOLDS[1]:g} is needed, got "
-                f"{threshold!r}"
-            )
+        threshold = checked_threshold(threshold)
         theta = np.asarray(theta, dtype=self._precision)
         inputs, targets = np.asarray(inputs), np.asarray(targets)
         for name, rows, like in (
@@ -377,18 +371,7 @@ def _batches(
     order = np.argsort(unit.reshape(-1), kind="stable")
     starts = np.searchsorted(unit.reshape(-1)[order], np.arange(unit.max(initial=-1) + 2))
     counts = np.diff(starts)
-    if agree:
-        places = np.full(max(1, -(-len(counts) // slots)) * slots, -1)
-        places[np.argsort(stream.words(len(places)))[: len(counts)]] = np.arange(len(counts))
-    else:  # independent: no unit's slot depends on how many others there are
-        drawn = (stream.words(len(counts)) % np.uint64(slots)).astype(np.int64)
-        ranked = np.argsort(drawn, kind="stable")
-        full = np.bincount(drawn, minlength=slots)
-        # of each unit its place among those of its slot: the batch
-        turn = np.arange(len(counts)) - np.repeat(np.cumsum(full) - full, full)
-        places = np.full(max(1, int(full.max())) * slots, -1)
-        places[turn * slots + drawn[ranked]] = ranked
-    for own in places.reshape(-1, slots):
+    for own in placed(len(counts), slots, stream, agree=agree):
         lengths = np.where(own >= 0, counts[own] if len(counts) else 0, 0)
         firsts = starts[np.maximum(own, 0)]
         yield [

@@ -116,6 +116,7 @@ class FunctionGradientsOf(UnitGradientsOf):
 
     kind: ClassVar[str] = "function_gradients"
     column_fields: ClassVar[tuple[str, ...]] = ()
+    made_of: ClassVar[type[NetworkParts]] = FunctionParts
 
     def label(self) -> str:
         """Return the loss's name and the number of parameters."""
@@ -126,20 +127,6 @@ class FunctionGradientsOf(UnitGradientsOf):
         return (
             f"The gradient of a row with the loss {self.loss.name} is computed of that row and the "
             "parameters alone: it neither remembers rows, nor sends them elsewhere."
-        )
-
-    def parts(self, shape: tuple[int, ...], *, by_unit: bool) -> FunctionParts:
-        """Return what the function is made of."""
-        return FunctionParts(
-            self.net,
-            self.loss,
-            self.settings,
-            shape,
-            self.first,
-            self.target,
-            self.physical_batch,
-            self.expected,
-            by_unit,
         )
 
 

@@ -508,7 +508,14 @@ class Synthesizer(Learner[Synthetic]):
             found.weights,
             [each.released for each in axes],
         )
-        impossible = impossible_boxes(self.impossible, axes, found.tables)
+        impossible = impossible_boxes(self.impossible, axes)
+        unread = Model(found.sizes, impossible=boxes_of(impossible))
+        for places in found.tables:
+            allowed = unread.allowed(places)
+            if allowed is not None and not allowed.any():
+                raise DeclarationError(
+                    f"no cell of the table of {[names[i] for i in places]} is possible"
+                )
         cells = self._released_cells(table, axes, budget)
         marginals: Private[Any] = Private(operation, (table, *cells))
         rounds = self._rounds(len(names), found, budget)

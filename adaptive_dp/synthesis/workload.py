@@ -347,9 +347,7 @@ def taken(column: Axis, condition: Any) -> Taken:
     return Taken(*parts)
 
 
-def impossible_boxes(
-    conditions: Any, axes: Sequence[Axis], tables: Iterable[Columns]
-) -> list[dict[str, Any]]:
+def impossible_boxes(conditions: Any, axes: Sequence[Axis]) -> list[dict[str, Any]]:
     """Return cells that no row can be in, as a list of JSON values.
 
     Parameters
@@ -358,8 +356,6 @@ def impossible_boxes(
         A list of mappings from columns to conditions (see `taken`), each met by no row.
     axes
         Of the columns.
-    tables
-        The candidates, each of which must have a cell left.
     """
     if isinstance(conditions, Mapping | str) or not isinstance(conditions, Iterable):
         raise DeclarationError(
@@ -384,28 +380,7 @@ def impossible_boxes(
                 f"the impossible range of {empty[0]!r} holds no whole bin: give it as an edge"
             )
         found.append({"columns": places, "cells": [own.astype(int).tolist() for own in cells]})
-    _check_some_cell_left(found, axes, tables)
     return found
-
-
-def _check_some_cell_left(
-    boxes: list[dict[str, Any]], axes: Sequence[Axis], tables: Iterable[Columns]
-) -> None:
-    for table in tables:
-        inside = [box for box in boxes if set(box["columns"]) <= set(table)]
-        if not inside:
-            continue
-        left = np.ones([axes[i].size for i in table], dtype=bool)
-        for box in inside:
-            held = np.ones(left.shape, dtype=bool)
-            for i, own in zip(box["columns"], box["cells"], strict=True):
-                along = [axes[i].size if i == other else 1 for other in table]
-                held &= np.array(own, dtype=bool).reshape(along)
-            left &= ~held
-        if not left.any():
-            raise DeclarationError(
-                f"no cell of the table of {[axes[i].name for i in table]} is possible"
-            )
 
 
 # -----------------------------------------------------------------------------

@@ -141,6 +141,36 @@ SIZES = (32, 64, 256)
 """Physical batches that are tried."""
 
 
+def placed(count: int, slots: int, stream: Stream, *, agree: bool) -> NDArray[np.int64]:
+    """Return which row is in each slot of each pass, -1 for none: shape (passes, slots).
+
+    Rows (or units) are placed at random: in as few passes as hold them where slots agree, else each
+    by itself, in as many passes as the fullest slot needs (the proof is above).
+    """
+    if agree:
+        rows = np.full(max(1, -(-count // slots)) * slots, -1)
+        rows[np.argsort(stream.words(len(rows)))[:count]] = np.arange(count)
+    else:  # independent: no row's slot depends on how many others there are
+        own = (stream.words(count) % np.uint64(slots)).astype(np.int64)
+        order = np.argsort(own, kind="stable")
+        full = np.bincount(own, minlength=slots)
+        # of each row its place among those of its slot: the pass
+        turn = np.arange(count) - np.repeat(np.cumsum(full) - full, full)
+        rows = np.full(max(1, int(full.max())) * slots, -1)
+        rows[turn * slots + own[order]] = order
+    return rows.reshape(-1, slots)
+
+
+def checked_threshold(threshold: float) -> float:
+    """Return a threshold, or refuse one at which floats would under- or overflow."""
+    threshold = float(threshold)
+    if not THRESHOLDS[0] <= threshold <= THRESHOLDS[1]:
+        raise DeclarationError(
+            f"a threshold from {THRESHOLDS[0]:g} to {THRESHOLDS[1]:g} is needed, got {threshold!r}"
+        )
+    return threshold
+
+
 # -----------------------------------------------------------------------------
 # What one pass knows of one parameter's part of every row's share. Each has its rows' squared norms
 # (float64, shape (slots,)), can forget rows, and adds its part of the sum for given factors.
@@ -991,12 +1021,7 @@ class ClippedSums:
         DeclarationError
             If shapes or the threshold are not as declared.
         """
-        threshold = float(threshold)
-        if not THRESHOLDS[0] <= threshold <= THRESHOLDS[1]:
-            raise DeclarationError(
-                f"a threshold from {THRESHOLDS[0]:g} to {THRESHOLDS[1]:g} is needed, got "
-                f"{threshold!r}"
-            )
+        threshold = checked_threshold(threshold)
         inputs, targets = self._tensor(inputs), self._tensor(targets)
         for name, rows, like in (
             ("inputs", inputs, self._inputs),
@@ -1081,20 +1106,8 @@ class ClippedSums:
 
     def _batches(self, n: int, stream: Stream) -> Iterator[list[NDArray[np.int64]]]:
         """Yield which row is in each slot of a pass, -1 for none: a random placement."""
-        slots = self.physical_batch
-        if self.slots_agree:
-            rows = np.full(max(1, -(-n // slots)) * slots, -1)
-            rows[np.argsort(stream.words(len(rows)))[:n]] = np.arange(n)
-        else:  # independent: no row's slot depends on how many others there are
-            own = (stream.words(n) % np.uint64(slots)).astype(np.int64)
-            order = np.argsort(own, kind="stable")
-            full = np.bincount(own, minlength=slots)
-            # of each row its place among those of its slot: the pass
-            turn = np.arange(n) - np.repeat(np.cumsum(full) - full, full)
-            rows = np.full(max(1, int(full.max())) * slots, -1)
-            rows[turn * slots + own[order]] = order
-        for start in range(0, len(rows), slots):
-            yield [rows[start : start + slots]]
+        for rows in placed(n, self.physical_batch, stream, agree=self.slots_agree):
+            yield [rows]
 
     def _unit_batches(
         self, units: NDArray[Any], stream: Stream

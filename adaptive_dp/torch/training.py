@@ -170,6 +170,7 @@ class UnitGradientsOf(Operation):
     """
 
     kind: ClassVar[str] = "unit_gradients"
+    made_of: ClassVar[type[NetworkParts]] = NetworkParts
     draws: ClassVar[bool] = True  # the places of units in physical batches
     column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = NetworkRowsDomain
@@ -225,7 +226,7 @@ class UnitGradientsOf(Operation):
 
     def parts(self, shape: tuple[int, ...], *, by_unit: bool) -> NetworkParts:
         """Return what the network is made of."""
-        return NetworkParts(
+        return self.made_of(
             self.net,
             self.loss,
             self.settings,
