@@ -2,6 +2,7 @@
 # Each makes the environment that it needs, once; the second time it starts at once.
 
 PYTHON ?= python3
+PYTORCH ?= torch
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -16,10 +17,10 @@ test: $(VENV)/.test
 slow: $(VENV)/.test
 	@$(BIN)/python -m pytest -n auto --dist loadfile -m "slow or hypothesis" --hypothesis-profile=nightly
 
-# of networks, where PyTorch is installed: it is large, and nothing here installs it
-networks: $(VENV)/.test
-	@$(BIN)/python -c 'import torch' || { echo "this needs PyTorch: $(BIN)/python -m pip install torch"; exit 1; }
-	@$(BIN)/python -m pytest adaptive_dp/torch tests/test_torch*.py tests/test_pages.py -k torch
+# of networks: PyTorch, JAX, and the libraries whose trainings are certified and audited
+networks: $(VENV)/.networks
+	@$(BIN)/python -m pytest -n auto --dist loadfile adaptive_dp/torch adaptive_dp/jax tests/test_torch*.py tests/test_jax*.py tests/test_trainings_of_others.py tests/test_audit_networks.py
+	@$(BIN)/python -m pytest tests/test_pages.py -k "torch or jax"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -46,6 +47,12 @@ $(VENV)/.demo: pyproject.toml
 $(VENV)/.test: $(VENV)/.demo
 	@echo "installing what the tests need (once) ..."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cli,report,test]'
+	@touch $@
+
+$(VENV)/.networks: $(VENV)/.test
+	@echo "installing PyTorch, JAX, Opacus and JAX Privacy (once) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check '$(PYTORCH)'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cli,report,test,torch,jax,sklearn]' opacus jax-privacy
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
