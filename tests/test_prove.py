@@ -633,7 +633,10 @@ def test_refusals_name_the_line_and_the_remedy() -> None:
     for program, words in {
         (lambda q, noise: float(q[0]) + noise.laplace(1)): "float()",
         (lambda q, noise: int(q[0])): "release it, and round",
-        (lambda q, noise: round(q[0])): "release it, and round",
+        (lambda q, noise: int(q[0])): r"math.floor(x) or round(x)",
+        (lambda q, noise: round(q[0] + noise.laplace(1))): "release it, and round",
+        (lambda q, noise: math.trunc(q[0])): "math.floor(x) or math.ceil(x)",
+        (lambda q, noise: round(q[0], 1.5)): "digits",
         (lambda q, noise: math.floor(q[0] + noise.laplace(1))): "release it, and round",
         (lambda q, noise: [1, 2][q[0]]): "as an index",
         (lambda q, noise: list(range(q[0]))): "as an index",
@@ -874,7 +877,15 @@ def test_declarations_are_checked() -> None:
     with pytest.raises(prove.ProgramError, match="not Gaussian"):
         prove.concentrated(program, answers=2)
     with pytest.raises(dp.DeclarationError, match="radius=1"):
-        prove.prove(lambda q, noise: q[0] + noise.geometric(1), answers=1, radius=2)
+        prove.prove(lambda q, noise: q[0] + noise.geometric(1), answers=1, radius=0.5)
+    for boxes in ([], [[(0, 1)]], [[(1, 0), 1]], [[(0, 1, 2), 1]], [[math.nan, 1]]):
+        with pytest.raises(dp.DeclarationError, match=r"box|pair|finite"):
+            prove.prove(program, answers=2, neighbors=boxes)
+    with pytest.raises(dp.DeclarationError, match="pair"):
+        prove.prove(program, answers=2, neighbors="together", radius=[(0, 1), 1])
+    for kind in ("domain", "boxes"):
+        with pytest.raises(dp.DeclarationError, match="list of boxes"):
+            prove.prove(program, answers=2, neighbors=kind)
     with pytest.raises(prove.ProgramError, match=r"noise\.flip"):
         prove.prove(program, answers=2, domain=(0, 1))
     with pytest.raises(dp.DeclarationError, match="domain"):
@@ -902,6 +913,191 @@ def test_radii_scale_the_loss() -> None:
     assert proof_of(program, 2, neighbors="each", radius=[1, 3]).least == 4
     assert proof_of(program, 2, neighbors="one", radius=[1, 3]).least == 3
     assert proof_of(programs.noised_maximum(1), 2, radius=0.5).least == Fraction(1, 2)
+
+
+def half_moves(low: float, high: float) -> list[Fraction]:
+    """Return the multiples of 1/2 between two numbers."""
+    return [Fraction(k, 2) for k in range(math.ceil(2 * low), math.floor(2 * high) + 1)]
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        [[(0, 1), (0, 1), (0, 1)]],
+        [[(0, 1), (-1, 0), (-0.5, 0.5)]],
+        [[(0, 1), (0, 1), 0], [(0, 1), 0, (0, 1)]],
+        [[(0.5, 1), (-2, -1), 1]],
+    ],
+)
+def test_boxes_of_moves_by_enumeration(boxes: list[list[Any]]) -> None:
+    """Exact losses at all moves of a grid in the boxes: none is above what is proved."""
+    ends = [[each if isinstance(each, tuple) else (-each, each) for each in box] for box in boxes]
+    moves = {move for box in ends for move in itertools.product(*(half_moves(*e) for e in box))}
+    # a sum: the density's ratio far away; a histogram: the l1 norm of the move
+    total = float(max(abs(sum(move)) for move in moves)) / 2
+    assert float(proof_of(programs.partial_sum(2), 3, neighbors=boxes).least) == total
+    each = float(max(sum(map(abs, move)) for move in moves)) / 2
+    assert float(proof_of(programs.histogram(2), 3, neighbors=boxes).least) == each
+    # of a noisy maximum the winner moves against the others: by the difference of the moves
+    verdict = proof_of(programs.noisy_max(2), 3, neighbors=boxes)
+    worst = max(max(move) - min(move) for move in moves)
+    assert verdict.tight
+    assert float(verdict.least) <= float(worst) / 2
+    if len(boxes) == 1 and boxes[0][2] == (0, 1):
+        same = proof_of(programs.noisy_max(2), 3, neighbors="together")
+        assert verdict.least == same.least == Fraction(1, 2)
+    # what one draw takes up: the raw maximum moves no more than an answer does
+    joined = proof_of(programs.noised_maximum(1), 3, neighbors=boxes)
+    assert joined.least <= max(abs(x) for move in moves for x in move)
+    if boxes[0][0] == (0, 1):
+        assert isinstance(
+            prove.prove(programs.histogram(2), answers=3, neighbors=boxes, epsilon=each * 0.9),
+            prove.Refuted,
+        )
+
+
+def test_one_sided_radii_are_boxes() -> None:
+    program = programs.noisy_max(2)
+    up = proof_of(program, 3, radius=[(0, 1)] * 3)
+    assert up.least == Fraction(1, 2)
+    assert "in [0, 1] x [0, 1] x [0, 1]" in str(up)
+    # of one answer that moves both neighbours are the first in turn
+    one = proof_of(program, 3, neighbors="one", radius=[(0, 1), (-2, 0), (-1, 1)])
+    assert one.neighbors.radii == (1, 2, 1)
+    assert one.least == proof_of(program, 3, neighbors="one", radius=[1, 2, 1]).least
+    # a box in one direction alone is no relation of neighbours
+    forged = forge(dict(up.document), _set(["boxes", 0, 0], ["0", "2"]))
+    with pytest.raises(checker.ProofError, match="corner"):
+        checker.check(forged)
+    for change in (_set(["boxes"], []), _set(["boxes", 0], []), _set(["neighbors"], "any")):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(dict(up.document), change))
+
+
+# --- rounding of answers
+
+
+@pytest.mark.parametrize("radius", [Fraction(1, 2), 1, Fraction(3, 2), 2, 3], ids=str)
+@pytest.mark.parametrize("step", [1, Fraction(2, 3)], ids=str)
+@pytest.mark.parametrize("rounding", [round, math.floor, math.ceil])
+def test_rounded_answers_by_enumeration(rounding: Any, step: Any, radius: Any) -> None:
+    """The largest change of a rounded number, over a grid of numbers and of moves."""
+
+    def rounded(answers: Any, noise: Any) -> Any:
+        return rounding(answers[0] / step) * step + noise.laplace(4)
+
+    tiny = Fraction(1, 64)
+    grid = [Fraction(k, 4) + end for k in range(-16, 17) for end in (-tiny, 0, tiny)]
+    moves = [radius * Fraction(k, 8) for k in range(9)]
+    worst = max(
+        abs(rounding((x + d) / step) - rounding(x / step)) * step for x in grid for d in moves
+    )
+    verdict = proof_of(rounded, 1, radius=radius)
+    assert verdict.least == worst / 4
+    assert verdict.tight
+    short = prove.prove(rounded, answers=1, radius=radius, epsilon=worst / 4 * Fraction(99, 100))
+    assert isinstance(short, prove.Refuted)
+    at, neighbor = short.at[0], short.neighbor[0]
+    assert abs(at - neighbor) <= radius
+    # two Laplace densities, by hand
+    means = [rounding(x / step) * step for x in (at, neighbor)]
+    loss = (abs(short.output - means[1]) - abs(short.output - means[0])) / 4
+    assert short.loss == pytest.approx(float(loss))
+    assert short.loss > float(short.epsilon)
+
+
+def rounded_max(step: Fraction | int) -> Callable[..., Any]:
+    def rounded_max(answers: Any, noise: Any) -> Any:
+        noisy = [round(x / step) * step + noise.laplace(2) for x in answers]
+        return max(range(len(noisy)), key=noisy.__getitem__)
+
+    return rounded_max
+
+
+def rounded_threshold(answers: Any, noise: Any) -> Any:
+    rho = noise.geometric(2)
+    for i, x in enumerate(answers):
+        if math.floor(x) + noise.geometric(4) >= rho:
+            return i
+    return None
+
+
+def test_selection_from_rounded_answers() -> None:
+    # halves to even: two answers that move by 1 move apart by 4; on a lattice by a step more, and
+    # where 1 is an even number of steps by none
+    assert proof_of(rounded_max(1), 3).least == 2
+    assert proof_of(rounded_max(Fraction(1, 5)), 3).least == Fraction(6, 5)
+    assert proof_of(rounded_max(Fraction(1, 1024)), 3).least == 1
+    wrong = prove.prove(rounded_max(1), answers=3, epsilon=1.9)
+    assert isinstance(wrong, prove.Refuted)
+    laws = [
+        float(prove.probability(rounded_max(1), x, wrong.output)[0])
+        for x in (wrong.at, wrong.neighbor)
+    ]
+    assert math.log(laws[0] / laws[1]) == pytest.approx(wrong.loss)
+    assert wrong.loss > 1.9
+    # answers that are any numbers, and geometric noise; floor moves by 1 as its number does
+    threshold = proof_of(rounded_threshold, 3, epsilon=1)
+    assert "integers" not in str(threshold)
+    assert threshold.least == Fraction(3, 4)
+    # a boundary that rounding crosses without noise
+    raw = prove.prove(lambda q, noise: round(q[0]) > 3, answers=1, epsilon=50)
+    assert isinstance(raw, prove.Refuted)
+    assert math.isinf(raw.loss)
+    # one answer moves, and both of what is rounded of it
+    both = proof_of(
+        lambda q, noise: [math.floor(q[0]) + noise.laplace(1), round(q[0], 1) + noise.laplace(1)],
+        2,
+        neighbors="one",
+    )
+    assert both.least == 2
+    normal = prove.concentrated(lambda q, noise: round(q[0]) + noise.gaussian(2), answers=1)
+    assert isinstance(normal, prove.Proved)
+    assert normal.least == Fraction(2**2, 2 * 2**2)
+    with pytest.raises(prove.ProgramError, match="number of answers"):
+        prove.prove(rounded_threshold, answers="every", epsilon=0.1)
+
+
+def test_forged_rounding_is_refused() -> None:
+    document = dict(proof_of(rounded_max(1), 2).document)
+    for change in (
+        _set(["rounded", 0, "kind"], "trunc"),
+        _set(["rounded", 0, "form"], {"q0": "3"}),
+        _set(["rounded", 0, "form"], {"q7": "1"}),
+        _set(["rounded", 0, "form"], {"v0": "1"}),
+        _set(["rounded"], []),
+        _set(["radii", 0], "3"),
+    ):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(document, change))
+
+
+def test_rounded_answers_in_a_plan() -> None:
+    def tenths(answers: Any, noise: Any) -> Any:
+        return [round(x * 10) / 10 + noise.laplace(1) for x in answers]
+
+    made = dp.Mechanism.from_function(tenths, answers=1, scale=2.0)
+    # (10 + 1) / 10 for a move of 1 or less; above it, as for a second move
+    assert made.loss(1.0).pure() == pytest.approx(1.0 / 2)
+    odd = dp.Mechanism.from_function(
+        lambda q, noise: round(q[0] * 9) / 9 + noise.laplace(1), answers=1
+    )
+    assert odd.loss(0.25).pure() == pytest.approx(10 / 9)
+    assert odd.loss(1.5).pure() == pytest.approx(20 / 9)
+    values = [made.release(np.array([0.26]), SeededStream(i)).item() for i in range(400)]
+    # the mean of 400 draws of deviation sqrt(8), around 0.3
+    assert abs(np.mean(values) - 0.3) < 6 * math.sqrt(8 / 400)
+    one = dp.Mechanism.from_function(tenths, answers=1, neighbors="one")
+    people = dp.dataset("people", columns={"x": (0.0, 0.5)})
+    assert dp.Pipeline(x=people["x"].sum().release(made)).certify().epsilon > 0
+    with pytest.raises(dp.DeclarationError, match="rounds answers"):
+        dp.Pipeline(x=people["x"].sum().release(one)).certify()
+    counts = dp.Mechanism.from_function(tenths, answers=3, neighbors="one")
+    assert histogram_plan(counts).certify().epsilon == pytest.approx(1)
+    boxes = prove.prove(tenths, answers=1, radius=[(0, 1)])
+    assert isinstance(boxes, prove.Proved)
+    with pytest.raises(dp.DeclarationError, match="other radii"):
+        type(made)(proof=json.dumps(boxes.document), scale=1.0)
 
 
 # --- finite domains, integers, Gaussian noise

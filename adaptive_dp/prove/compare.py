@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_dp.prove import check_every
-from adaptive_dp.prove.checker import Drawn, Form, read_condition, read_form, require
+from adaptive_dp.prove.checker import Drawn, Form, extended, read_condition, read_form, require
 
 
 class _Script:
@@ -73,7 +73,7 @@ def compare(
         answers = [
             Fraction(random.randrange(-999, 999), 333) * size for _ in range(document["answers"])
         ]
-        noise.point.update({f"q{i}": value for i, value in enumerate(answers)})
+        noise.point.update({f"q{i}": value for i, value in enumerate(extended(document, answers))})
         given = np.empty(len(answers), dtype=object)
         given[:] = answers
         returned = _plain(function(given, noise))

@@ -22,17 +22,22 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+import attrs
+
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import Move
 from adaptive_dp.prove.exact import Form, shown_number
 from adaptive_dp.prove.program import ProgramError, unroll
 from adaptive_dp.prove.verdicts import (
+    Neighbors,
     Proved,
+    Radius,
     Result,
     Undecided,
     adjacency,
     nodes_of,
+    relation_of,
 )
 
 ZERO = Fraction(0)
@@ -43,8 +48,8 @@ def concentrated(
     *,
     answers: int,
     rho: float | Fraction | None = None,
-    neighbors: str = "each",
-    radius: float | Sequence[float] = 1,
+    neighbors: Neighbors = "each",
+    radius: Radius = 1,
 ) -> Result:
     r"""Prove that a program with Gaussian noise is rho-zCDP, or say what keeps it open.
 
@@ -76,7 +81,7 @@ def concentrated(
     The worst move costs 13/72; no smaller rho holds...
     """
     program = unroll(function, answers)
-    relation = adjacency(neighbors, answers, radius)
+    relation = attrs.evolve(adjacency(neighbors, answers, radius), rounded=program.rounded)
     claim = None if rho is None else Fraction(repr(float(rho)) if isinstance(rho, float) else rho)
     if claim is not None and claim < 0:
         raise DeclarationError(f"rho must be at least 0, got {rho!r}")
@@ -96,7 +101,7 @@ def concentrated(
     scales = {f"v{draw.index}": draw.scale for draw in draws}
     moves: list[tuple[Move, dict[str, Fraction], Fraction]] = []
     binding = False
-    for move in relation.corners([frozenset({1, -1})] * answers):
+    for move in relation.corners([frozenset({1, -1})] * program.width):
         found = _least_norm(rising, fixed, move, scales)
         if found is None:
             return Undecided(
@@ -114,15 +119,14 @@ def concentrated(
             program.name, answers, relation, claim, 0.0, float(least),
             "rho, and not epsilon: a move of the draws costs more than the claim.",
         )  # fmt: skip
-    everywhere = all(_distinct(path.leaf.forms) == fixed for path in paths)
+    everywhere = not program.rounded and all(_distinct(path.leaf.forms) == fixed for path in paths)
     epsilon = least if claim is None else claim
     nodes, _ = nodes_of(program)
     document = {
         "format": checker.FORMAT,
         "name": program.name,
         "answers": answers,
-        "neighbors": relation.kind,
-        "radii": [str(r) for r in relation.radii],
+        **relation_of(program, relation),
         "rho": str(epsilon),
         "program": nodes,
         "moves": [
