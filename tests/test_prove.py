@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import prove_programs as programs
 import pytest
@@ -894,13 +895,62 @@ def test_declarations_are_checked() -> None:
         prove.unroll(program, 12, most_paths=100)
 
 
+tell = isinstance
+
+
 def test_a_function_that_tells_unknowns_from_numbers_is_refused() -> None:
     def pretends(answers: Any, noise: Any) -> Any:
         drawn = noise.laplace(1)
         return answers[0] + (0 if isinstance(answers[0], Fraction) else drawn)
 
+    assert "uses isinstance, which may tell an unknown number" in refused(pretends)
+    # an int or a float is told from unknowns and from the fractions that are tried as well
+    floats = lambda q, noise: q[0] if type(q[0]) is float else noise.laplace(1)  # noqa: E731
+    assert "uses type" in refused(floats)
+    assert "uses tell" in refused(lambda q, noise: q[0] if tell(q[0], float) else noise.laplace(1))
+    assert "class" in refused(lambda q, noise: q[0].__class__ is float)
+    assert ".hex of an unknown" in refused(lambda q, noise: getattr(q[0], "hex", None) is None)
+
+    def matched(answers: Any, noise: Any) -> Any:
+        match answers[0]:
+            case float():
+                return answers[0]
+        return noise.laplace(1)
+
+    assert "asks for the class" in refused(matched)
+
+    def fails(answers: Any, noise: Any) -> Any:  # an attribute that unknown numbers alone have
+        return answers[0]._form and noise.laplace(1)
+
     with pytest.raises(prove.ProgramError, match="something else with plain numbers"):
-        prove.prove(pretends, answers=1, epsilon=1)
+        prove.prove(fails, answers=1)
+
+
+def test_exponentials_near_a_ratio() -> None:
+    """Against the exponential of mpmath, at 400 digits: never wrong, and exact but for 1e-90."""
+    with mpmath.workdps(400):
+        for epsilon in (0, Fraction(1, 10**9), Fraction(1, 3), 1, 7, Fraction(1001, 3), 1000, 5000):
+            x = mpmath.exp(mpmath.mpf(Fraction(epsilon).numerator) / Fraction(epsilon).denominator)
+            scale = 10**150
+            below = Fraction(int(x * scale), scale)
+            assert below <= 1 or not checker.exponential_exceeds(Fraction(epsilon), below + 1)
+            assert not checker.exponential_exceeds(Fraction(epsilon), below + Fraction(1, scale))
+            assert checker.exponential_exceeds(Fraction(epsilon), below * (1 - Fraction(1, 10**90)))
+    # a ratio of 10^400: its logarithm is above 900, more than the terms of the series
+    chance = Fraction(1, 10**400)
+
+    def rare(answers: Any, noise: Any) -> Any:
+        return noise.flip(chance if answers[0] else 1 - chance)
+
+    assert float(proof_of(rare, 1, domain=(0, 1)).least) == pytest.approx(400 * math.log(10))
+    assert isinstance(prove.prove(rare, answers=1, domain=(0, 1), epsilon=1000), prove.Proved)
+    assert isinstance(prove.prove(rare, answers=1, domain=(0, 1), epsilon=921), prove.Refuted)
+    # log 3, cut and rounded up at 120 digits: neither is proved, nor is the true one called wrong
+    with mpmath.workdps(150):
+        exact = Fraction(int(mpmath.log(3) * 10**120), 10**120)
+    assert isinstance(prove.prove(respond, answers=1, domain=(0, 1), epsilon=exact), prove.Refuted)
+    near = prove.prove(respond, answers=1, domain=(0, 1), epsilon=exact + Fraction(1, 10**120))
+    assert isinstance(near, prove.Undecided)
 
 
 def test_a_claim_above_what_joined_groups_cost() -> None:

@@ -351,18 +351,25 @@ def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
 
 
 def exponential_exceeds(epsilon: Fraction, ratio: Fraction) -> bool:
-    """Whether a partial sum of the series of e^epsilon, which is below it, is at least a ratio."""
-    total = term = Fraction(1)
-    for k in range(1, 400):
-        if total >= ratio:
-            return True
-        term *= epsilon / k
-        if term < Fraction(1, 10**40) and k > epsilon:
-            return False
-        # rounded down: fractions stay short, and the sum below
-        term = Fraction(int(term * 10**60), 10**60)
-        total += term
-    return total >= ratio
+    """Whether a number that is below e^epsilon, for epsilon of at least 0, is at least a ratio.
+
+    It is the power of a partial sum of the series, rounded down to 100 digits after the point.
+    False says nothing of a ratio that is as near to e^epsilon as that.
+    """
+    times = max(1, math.ceil(epsilon))
+    part = epsilon / times  # at most 1: of the series 75 terms leave less than 1e-100
+    base = term = Fraction(1)
+    for k in range(1, 75):
+        term *= part / k
+        term = Fraction(int(term * 10**120), 10**120)
+        base += term
+    power = Fraction(1)
+    while times and power < ratio:
+        if times % 2:
+            power = Fraction(int(power * base * 10**100), 10**100)
+        # at least 1: what comes after does not make the product smaller
+        times, base = times // 2, Fraction(int(min(base, ratio) ** 2 * 10**100), 10**100)
+    return power >= ratio
 
 
 def _check_laws(document: Mapping[str, Any], epsilon: Fraction) -> Fraction:

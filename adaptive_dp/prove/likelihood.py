@@ -96,7 +96,10 @@ def log_ratio(
         first, second = (each.get(repr(output), Fraction(0)) for each in laws if each is not None)
         if not first:
             return -math.inf if second else math.nan
-        return math.log(first / second) if second else math.inf
+        if not second:
+            return math.inf
+        quotient = first / second
+        return math.log(quotient.numerator) - math.log(quotient.denominator)
     program, members = _members(function, len(answers), output)
     try:
         one, other = (law_of(members, _extended(program, where)) for where in (answers, neighbor))

@@ -13,6 +13,7 @@ A release runs the tree (`adaptive_dp.prove.mechanism`): what runs is what was p
 
 from __future__ import annotations
 
+import builtins
 import dis
 import inspect
 import math
@@ -414,6 +415,14 @@ class Expression:
     __pow__ = __rpow__ = __mod__ = __rmod__ = __rfloordiv__ = _product
     __divmod__ = __rdivmod__ = _product
     exp = log = sqrt = sin = cos = tanh = _product
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python and NumPy ask for what an object can
+            raise AttributeError(name)
+        self._refuse(
+            f".{name} of an unknown number: only sums and products by numbers, and "
+            "comparisons can be followed"
+        )
 
     def __copy__(self) -> Expression:
         return self
@@ -916,6 +925,11 @@ def _frozen(root: _Growing) -> Node:
 # -----------------------------------------------------------------------------
 # State outside of the function, as far as it can be seen.
 
+_LOOKS = (
+    *(isinstance, issubclass, type, id, hasattr, vars, dir),
+    *(globals, locals, eval, exec, compile, open, input, callable),
+)
+"""What may show that a number is unknown, or reach outside of the function."""
 _FORBIDDEN = {"random", "time", "secrets", "os", "datetime", "uuid", "threading", "sys", "gc"}
 
 
@@ -947,6 +961,11 @@ def check_closed(function: Callable[..., Any]) -> None:
                         f"{value.__name__!r}: what a program does must depend on its arguments "
                         "alone; draw from noise"
                     )
+            elif any(value is each for each in _LOOKS):
+                raise ProgramError(
+                    f"line {code.co_firstlineno} of {name}: it uses {used}, which may tell an "
+                    "unknown number from a plain one: do the same with all numbers"
+                )
             elif _can_change(value):
                 raise ProgramError(
                     f"line {code.co_firstlineno} of {name}: it reads {used!r} from outside, a "
@@ -990,7 +1009,8 @@ def _codes(
                 for instruction in dis.get_instructions(code)
                 if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
             }
-            outer = {n: each.__globals__[n] for n in used if n in each.__globals__}
+            known = {**vars(builtins), **each.__globals__}
+            outer = {n: known[n] for n in used if n in known}
             if code is each.__code__ and each.__closure__:
                 for n, cell in zip(code.co_freevars, each.__closure__, strict=True):
                     try:
@@ -1018,6 +1038,12 @@ def _refuse_assignments(code: types.CodeType, function: types.FunctionType) -> N
                 "which an unknown comparison never is: write the comparison itself"
             )
         before.append(instruction.argval if instruction.opname == "LOAD_CONST" else None)
+        if instruction.opname == "MATCH_CLASS" or instruction.argval in ("__class__", "__dict__"):
+            raise ProgramError(
+                f"line {code.co_firstlineno} of {function.__name__}: it asks for the class of a "
+                "value, which tells an unknown number from a plain one: do the same with all of "
+                "them"
+            )
         if instruction.opname in ("STORE_ATTR", "DELETE_ATTR"):
             raise ProgramError(
                 f"line {code.co_firstlineno} of {function.__name__}: it assigns to the attribute "

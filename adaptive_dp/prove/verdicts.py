@@ -43,6 +43,7 @@ from adaptive_dp.prove.every import in_integers as whole
 from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
 from adaptive_dp.prove.finite import least_exponent, table
 from adaptive_dp.prove.laws import NoLaw, interior
+from adaptive_dp.prove.laws import exceeds as sum_exceeds
 from adaptive_dp.prove.likelihood import exceeds, law_of, plain, ratio_of
 from adaptive_dp.prove.loops import NOW, Ending, Loop, looped, places, text_of
 from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
@@ -263,7 +264,7 @@ def prove(
     neighbors
         ``"each"``: every answer moves by at most the radius; ``"one"``: one answer moves, or
         several within an l1 ball; ``"together"``: all move up, or all down. Or a list of boxes,
-        each with a pair (low, high) for each answer, or a number r for (-r, r): neighbours differ by a
+        each with a pair (low, high) for each answer, or a number r for (-r, r): they differ by a
         move in one of the boxes, in either direction.
     radius
         A number, or one for each answer; or for some answers a pair (low, high), between which they
@@ -388,14 +389,12 @@ def _ends(radius: Any) -> tuple[Fraction, Fraction]:
     pair = radius if isinstance(radius, list | tuple) else (radius, radius)
     if not all(isinstance(r, int | float | Fraction) and math.isfinite(r) for r in pair):
         raise DeclarationError("a radius must be a finite number, or a pair of them")
-    low, high = (*map(Fraction, pair), None, None)[:2]
-    if isinstance(radius, list | tuple):
-        if len(pair) != 2 or low > high:
-            raise DeclarationError("a pair as a radius is (low, high), low at most high")
-        return low, high
-    if high < 0:
+    ends = [Fraction(r) for r in pair]
+    if len(ends) != 2 or (pair is radius and ends[0] > ends[1]):
+        raise DeclarationError("a pair as a radius is (low, high), low at most high")
+    if pair is not radius and ends[0] < 0:
         raise DeclarationError("no radius of an adjacency is negative")
-    return -low, high
+    return ends[0] if pair is radius else -ends[0], ends[1]
 
 
 def _boxes(boxes: Sequence[Sequence[tuple[Fraction, Fraction]]], answers: int) -> Adjacency:
@@ -466,6 +465,10 @@ def _finite(
             (f"all {len(laws)} laws were computed exactly.",),
         )
     assert worst is not None
+    if sum_exceeds({Fraction(0): largest}, {Fraction(0): Fraction(1)}, epsilon) is not True:
+        near = math.log(largest.numerator) - math.log(largest.denominator)
+        reason = "The largest ratio is too near to e^epsilon to be told from it."
+        return Undecided(name, answers, relation, claim, near, near, reason)
     return _refuted_finite(name, relation, claim, *worst, largest)
 
 
@@ -478,7 +481,9 @@ def _refuted_finite(
     output: str,
     ratio: Fraction | None,
 ) -> Refuted:
-    loss = math.inf if ratio is None else math.log(ratio)
+    loss = math.inf
+    if ratio is not None:
+        loss = math.log(ratio.numerator) - math.log(ratio.denominator)
     claimed = Fraction(0) if claim is None else claim
     returned = ast.literal_eval(output)
     return Refuted(name, len(at), relation, claimed, at, neighbor, returned, loss, loss)
