@@ -1356,6 +1356,123 @@ def test_delta_is_enclosed() -> None:
         prove.delta(two_tests, (0, 0), (1, 1), -1)
 
 
+def normal_delta(mu: float, epsilon: float) -> float:
+    """The delta of Gaussian noise, for any real epsilon (Balle and Wang 2018)."""
+    cdf = stats.norm.cdf
+    return float(cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * cdf(-mu / 2 - epsilon / mu))
+
+
+def mixture_delta(
+    one: dict[Any, float], other: dict[Any, float], mus: dict[Any, float], epsilon: float
+) -> float:
+    """The delta of outcomes, some of which have a number with Gaussian noise beside them."""
+    total = 0.0
+    for outcome, p in one.items():
+        q, mu = other[outcome], mus.get(outcome, 0.0)
+        if mu:
+            total += p * normal_delta(mu, epsilon - math.log(p / q))
+        else:
+            total += max(0.0, p - math.exp(epsilon) * q)
+    return total
+
+
+def sum_beside_test(answers: Any, noise: Any) -> Any:
+    return answers[0] + noise.laplace(2) > 3, answers[1] + noise.gaussian(4)
+
+
+def released_if_far(answers: Any, noise: Any) -> Any:
+    if answers[0] + noise.laplace(1) > 5:
+        return answers[1] + noise.gaussian(3)
+    return None
+
+
+def vector_and_sum(answers: Any, noise: Any) -> Any:
+    rho = noise.laplace(2)
+    for i, x in enumerate(answers):
+        if x + noise.laplace(4) >= rho:
+            return i, x + noise.gaussian(5)
+    return None
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.2])
+def test_the_largest_delta_of_mixed_programs(epsilon: float) -> None:
+    """Exact deltas on grids of answers lie below the upper end, and one is at least the lower."""
+    tail = stats.laplace.sf
+
+    def tests(q: tuple[float, ...]) -> dict[Any, float]:
+        return {True: float(tail(3 - q[0], scale=2)), False: float(1 - tail(3 - q[0], scale=2))}
+
+    def release(q: tuple[float, ...]) -> dict[Any, float]:
+        return {"number": float(tail(5 - q[0])), None: float(1 - tail(5 - q[0]))}
+
+    quiet = programs.sparse_vector(2, 4)
+    outcomes = [[True], [False, True], [False, False]]
+
+    def vector(q: tuple[float, ...]) -> dict[Any, float]:
+        return {
+            len(o) if o[-1] else None: float(prove.probability(quiet, q, o)[0]) for o in outcomes
+        }
+
+    for program, law_at, mus, grid in (
+        (sum_beside_test, tests, {True: 1 / 4, False: 1 / 4}, range(-4, 9)),
+        (released_if_far, release, {"number": 1 / 3}, range(-2, 12)),
+        (vector_and_sum, vector, {1: 1 / 5, 2: 1 / 5}, (-6, 0, 6)),
+    ):
+        if program is vector_and_sum and epsilon != 0.5:
+            continue
+        found = prove.largest_delta(program, answers=2, epsilon=epsilon)
+        deltas = []
+        for q in itertools.product(grid, (-6, 0, 6) if program is vector_and_sum else (0,)):
+            one = law_at(q)
+            for d in itertools.product((1, -1), repeat=2):
+                other = law_at((q[0] + d[0], q[1] + d[1]))
+                deltas += [
+                    mixture_delta(one, other, mus, epsilon),
+                    mixture_delta(other, one, mus, epsilon),
+                ]
+        assert max(deltas) <= found.high + 1e-12
+        assert found.low <= found.high
+        if program is not vector_and_sum:  # whose grid is coarse
+            assert found.low <= max(deltas) * 1.01 + 1e-6
+        if program is sum_beside_test:  # one test of Laplace noise is less than randomized response
+            assert max(deltas) > found.high * 0.8
+
+
+def test_the_largest_delta_of_one_kind_of_noise() -> None:
+    """Gaussian noise alone exactly; two Laplace draws by quadrature; and what is refused."""
+    one = prove.largest_delta(normal_of, answers=2, epsilon=0.5, neighbors="one")
+    truth = normal_delta(1 / 3, 0.5)
+    assert one.low <= truth <= one.high
+    assert one.high == pytest.approx(truth, abs=1e-9)
+    assert one.low > truth * 0.7  # of cells of a 32nd of sigma
+    # two numbers that both move by 1, of scale 3: the sum of two losses in -1/3 to 1/3
+    pair = prove.largest_delta(two_of, answers=2, epsilon=0.5)
+
+    def inner(x: float) -> float:  # of one coordinate at x, the other's delta
+        mine = (abs(x - 1) - abs(x)) / 3
+        left = 0.5 - mine
+        if left >= 1 / 3:
+            return 0.0
+        if left <= -1 / 3:
+            return 1 - math.exp(left)
+        return 1 - math.exp((left - 1 / 3) / 2)  # (Dwork and Roth 2014: the Laplace profile)
+
+    truth, _ = quad(lambda x: stats.laplace.pdf(x, scale=3) * inner(x), -60, 60, points=[0, 1])
+    assert pair.low <= truth + 1e-9
+    assert pair.high >= truth - 1e-9
+    assert pair.high == pytest.approx(truth, abs=2e-4)
+    assert "0.666" in str(pair)
+
+    def two_sides(answers: Any, noise: Any) -> Any:
+        v = noise.gaussian(1)
+        return answers[0] + v > 0, answers[0] - v > 0
+
+    with pytest.raises(dp.DeclarationError, match="answer the neighbours' moves"):
+        prove.largest_delta(two_sides, answers=1, epsilon=1)
+    with pytest.raises(dp.DeclarationError, match="at least 0"):
+        prove.largest_delta(two_of, answers=2, epsilon=-1)
+
+
 def half_of_it(answers: Any, noise: Any) -> Any:
     return answers[0] / 2 + noise.geometric(1)
 

@@ -158,7 +158,8 @@ def delta(
 
     The larger of :math:`\sum_o \max(0, P(o) - e^\epsilon Q(o))` and the same with P and Q
     exchanged. For programs that return constants, such as which test was passed, with any noise:
-    Gaussian and Laplace together. It is of these two vectors: of others delta may be larger.
+    Gaussian and Laplace together. It is of these two vectors: of others delta may be larger
+    (`largest_delta` bounds that of all neighbours).
 
     Parameters
     ----------
@@ -187,13 +188,19 @@ def delta(
     """
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise DeclarationError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
-    program = unroll(function, len(answers))
+    return delta_of(unroll(function, len(answers)), answers, neighbor, epsilon)
+
+
+def delta_of(
+    program: Program, answers: Sequence[Any], neighbor: Sequence[Any], epsilon: float
+) -> tuple[Fraction, Fraction]:
+    """Return bounds of the delta of a program that returns constants, between two vectors."""
     members: dict[str, list[tuple[Group, Sequence[Fraction]]]] = {}
     for group in groups_of(program):
         if group.leaf.forms:
             raise DeclarationError(
                 f"{program.name} returns numbers that depend on noise: delta is bounded for "
-                "programs that return constants"
+                "programs that return constants; prove.largest_delta bounds that of all neighbours"
             )
         members.setdefault(group.leaf.skeleton, []).append((group, ()))
     one_way, other_way = NOTHING, NOTHING

@@ -1272,7 +1272,7 @@ def _all_pairs(
     for group in groups:
         members = _same_output(bounds.groups, group.leaf.skeleton)
         integers = any(needs_integers(each, program.answers) for each in members)
-        for start, returned in _starts(program, group):
+        for start, returned in starts_of(program, group):
             far = [Fraction(0)] + [Fraction(m * side) for m in (1, 4, 16, 64) for side in (1, -1)]
             for shift in far if returned else far[:1]:
                 values = [value + shift for value in returned]
@@ -1318,7 +1318,7 @@ def _edges(
             yield tuple(point)
 
 
-def _starts(
+def starts_of(
     program: Program, group: Group
 ) -> Iterator[tuple[tuple[Fraction, ...], list[Fraction]]]:
     """Yield answers inside a group and at a corner of it, with what is returned there."""
