@@ -27,6 +27,7 @@ import adaptive_dp as dp
 from adaptive_dp import prove
 from adaptive_dp.cli.main import main
 from adaptive_dp.noise import SeededStream
+from adaptive_dp.pate import LNMax
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import Group, groups_of
 from adaptive_dp.prove.compare import compare
@@ -1394,7 +1395,7 @@ def vector_and_sum(answers: Any, noise: Any) -> Any:
     return None
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.2])
+@pytest.mark.parametrize("epsilon", [0.1, 1.2, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_the_largest_delta_of_mixed_programs(epsilon: float) -> None:
     """Exact deltas on grids of answers lie below the upper end, and one is at least the lower."""
     tail = stats.laplace.sf
@@ -1606,6 +1607,49 @@ def test_the_librarys_mechanisms_are_proved(
     assert loss().pure() == pytest.approx(float(proved.least))
 
 
+def test_the_librarys_vote_is_proved() -> None:
+    """`LNMax`: a changed teacher takes a vote from one class and gives it to another."""
+    boxes = [
+        [(0, 1) if k == i else (-1, 0) if k == j else 0 for k in range(3)]
+        for i, j in itertools.combinations(range(3), 2)
+    ]
+    proved = proof_of(programs.noisy_max(3), 3, neighbors=boxes)
+    assert proved.tight
+    assert LNMax(scale=3.0).loss(1).pure() == pytest.approx(float(proved.least))
+
+
+@pytest.mark.parametrize("failure", [0.05, 0.2])
+def test_the_librarys_two_thresholds_are_not_refuted(failure: float) -> None:
+    """`BetweenThresholds`, whose loss is no pure one: exact deltas, at the stated epsilon."""
+    mechanism = dp.BetweenThresholds(scale=2.0, lower=0, upper=24, failure=failure)
+
+    def between(answers: Any, noise: Any) -> Any:
+        rho, out = noise.laplace(mechanism.scale), []
+        for x in answers:
+            noisy = x + noise.laplace(mechanism.query_scale())
+            if noisy < mechanism.lower + rho:
+                out.append(-1)
+            elif noisy >= mechanism.upper - rho:
+                out.append(1)
+            else:
+                return [*out, 0]
+        return out
+
+    stated: Any = mechanism.loss(1.0)
+    assert 0 < stated.epsilon < 10
+    largest = 0.0
+    for at, neighbor in (
+        ((0, 24), (1, 23)),
+        ((0, 0), (-1, 1)),
+        ((12, 12), (13, 11)),
+        ((25,), (24,)),
+    ):
+        low, high = prove.delta(between, at, neighbor, stated.epsilon)
+        largest = max(largest, float(high))
+        assert low <= high
+    assert largest <= failure
+
+
 def program_of(mechanism: dp.SparseVector) -> Callable[..., Any]:
     """Return what `SparseVector` does to values, as a program."""
     return programs.sparse_vector(
@@ -1660,8 +1704,9 @@ def gap_program_of(mechanism: dp.SparseVectorWithGap) -> Callable[..., Any]:
 def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) -> None:
     """For every number of values, with the stated epsilon; of the simplest no smaller one holds.
 
-    Where numbers are released of values that move together it is less than what is stated: a
-    value's move costs in its number or in its comparison.
+    Where numbers are released of values that move together it is less than what is stated: where
+    values rise, a value's move costs in its number or in its comparison; where they fall, in both,
+    and the threshold stays.
     """
     gap = isinstance(mechanism, dp.SparseVectorWithGap)
     program = gap_program_of(mechanism) if gap else program_of(mechanism)
@@ -1671,6 +1716,17 @@ def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) 
     assert verdict.least <= Fraction(stated)
     if neighbors == "each" or gap or mechanism.numeric is None:
         assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
+    else:
+        top = Fraction(mechanism.count)
+        threshold, queries, numbers = (
+            each / Fraction(scale)
+            for each, scale in (
+                (1, mechanism.scale),
+                (top, mechanism.query_scale()),
+                (top, mechanism.numeric),
+            )
+        )
+        assert verdict.least == max(threshold + max(queries, numbers), queries + numbers)
     assert verdict.tight or mechanism.count > 1 or gap
 
 

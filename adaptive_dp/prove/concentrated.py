@@ -392,14 +392,13 @@ def _law_name(draw: Draw) -> str:
     return f"v{draw.index}@{draw.scale}"
 
 
-def _rows_of(group: Group) -> tuple[list[Form], list[Form]]:
-    """Return the forms that must not fall, and those that must stay, by names that paths share."""
+def _rows_of(group: Group) -> list[Form]:
+    """Return the forms that must not fall or must stay, by names of draws that paths share."""
     names = {f"v{d.index}": _law_name(d) for d in group.draws if d.kind == "gaussian"}
-    rising, fixed = (
-        [{names.get(n, n): v for n, v in form.items() if n != "1"} for form in forms]
-        for forms in ([each.form for each in conditions_of(group)], group.leaf.forms)
-    )
-    return rising, fixed
+    return [
+        {names.get(n, n): v for n, v in form.items() if n != "1"}
+        for form in (*(each.form for each in conditions_of(group)), *group.leaf.forms)
+    ]
 
 
 def _answered(
@@ -417,7 +416,7 @@ def _answered(
     }
     rows = []
     for group in groups:
-        for form in itertools.chain(*_rows_of(group)):
+        for form in _rows_of(group):
             noisy = [name for name in form if name[0] == "v"]
             normal = [name for name in noisy if name in scales]
             if normal and (mixed or len(normal) == len(noisy)):
@@ -430,12 +429,12 @@ def _answered(
     cost = ZERO
     for sign in (1, -1):
         for group in groups:
-            normal = [draw for draw in group.draws if draw.kind == "gaussian"]
-            moved = [sign * x for x in (*move, *(shifts[_law_name(draw)] for draw in normal))]
+            drawn = [draw for draw in group.draws if draw.kind == "gaussian"]
+            moved = [sign * x for x in (*move, *(shifts[_law_name(draw)] for draw in drawn))]
             # a Gaussian draw that moves as was said is an answer
             names: dict[str, Form] = {
                 f"v{draw.index}": {f"q{program.width + i}": Fraction(1)}
-                for i, draw in enumerate(normal)
+                for i, draw in enumerate(drawn)
             }
             its = attrs.evolve(
                 group,
@@ -569,7 +568,8 @@ def _cut(
         condition = Inequality(plus(form, {"1": -bound}), True)
         if set(condition.form) <= {"1"}:
             return leaf(node, draws, (*done, condition.form.get("1", ZERO) > 0))
-        return Branch(condition, *(leaf(node, draws, (*done, side)) for side in (True, False)))
+        yes, no = (leaf(node, draws, (*done, side)) for side in (True, False))
+        return Branch(condition, yes, no)
 
     def walked(node: Node, draws: Mapping[str, Draw]) -> Node:
         if isinstance(node, Leaf):
