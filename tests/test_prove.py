@@ -1025,6 +1025,169 @@ def test_one_sided_radii_are_boxes() -> None:
             checker.check(forge(dict(up.document), change))
 
 
+# --- what jumps with the answers
+
+
+def count_above(answers: Any, noise: Any) -> Any:
+    return sum(1 for x in answers if x > 0) + noise.laplace(2)
+
+
+def test_a_count_of_raw_answers_by_enumeration() -> None:
+    """How many answers are above 0 jumps: by one for each that moves, however little."""
+    assert proof_of(count_above, 3).least == Fraction(3, 2)
+    assert proof_of(count_above, 2, neighbors="one").least == Fraction(1, 2)
+    assert proof_of(count_above, 2, neighbors="together").least == 1
+    # one up and one down: what one adds the other takes away
+    assert proof_of(count_above, 2, radius=[(0, 1), (-1, 0)]).least == Fraction(1, 2)
+    wrong = prove.prove(count_above, answers=3, epsilon=1.4)
+    assert isinstance(wrong, prove.Refuted)
+    assert wrong.loss == 1.5
+    # at half a move it may cost as much as at a whole one
+    made: Any = dp.Mechanism.from_function(count_above, answers=2)
+    assert made.loss(0.1).pure() == pytest.approx(1)
+    assert made.loss(1.5).pure() == pytest.approx(2)
+    one: Any = dp.Mechanism.from_function(count_above, answers=1, neighbors="one")
+    assert one.cost(1.0000001, 1, 1.0).pure() == pytest.approx(0.5)
+    people = dp.dataset("people", columns={"x": (0.0, 0.5)})
+    with pytest.raises(dp.DeclarationError, match="jumps"):
+        dp.Pipeline(x=people["x"].sum().release(one)).certify()
+    # a clamped sum does not jump: of less than a move it costs less
+    smooth: Any = dp.Mechanism.from_function(programs.clamped_sum(2), answers=1)
+    assert smooth.loss(0.1).pure() == pytest.approx(0.05)
+
+    document = dict(proof_of(count_above, 2).document)
+    for change in (
+        _set(["joined", 0, "steps"], False),
+        _set(["joined", 0, "epsilon"], "3/4"),
+        lambda d: d["joined"][0]["pairs"].pop(),
+    ):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(document, change))
+
+    def jumps_within(answers: Any, noise: Any) -> Any:
+        # two values of the draw give one number: not one to one
+        v = noise.laplace(2)
+        return answers[0] + v if v > 0 else answers[0] + v + 1
+
+    found = prove.prove(jumps_within, answers=1, epsilon=1)
+    assert not isinstance(found, prove.Proved) or found.least >= Fraction(1, 2)
+
+
+# --- programs that were tried as a user who wants to be misled would
+
+
+def tried(rows: dict[str, tuple[Callable[..., Any], int, str, float, float | None]]) -> list[Any]:
+    return [pytest.param(*row, id=name) for name, row in rows.items()]
+
+
+def second_place(q: Any, noise: Any) -> Any:
+    v = [x + noise.laplace(4) for x in q]
+    return sorted(range(len(v)), key=v.__getitem__)[-2]
+
+
+def ranking(q: Any, noise: Any) -> Any:
+    v = [x + noise.laplace(3) for x in q]
+    return sorted(range(len(v)), key=v.__getitem__)
+
+
+def leaks_threshold(q: Any, noise: Any) -> Any:
+    rho = noise.laplace(2)
+    for i, x in enumerate(q):
+        if x + noise.laplace(4) >= rho:
+            return i, rho
+    return -1
+
+
+def leaks_fraction(q: Any, noise: Any) -> Any:
+    whole = math.floor(q[0])
+    return whole + noise.laplace(1), q[0] - whole > 0.5
+
+
+def scale_of_branch(q: Any, noise: Any) -> Any:
+    return q[0] + (noise.laplace(1) if q[0] > 0 else noise.laplace(2))
+
+
+def clipped_release(q: Any, noise: Any) -> Any:
+    y = q[0] + noise.laplace(1)
+    return y if y > 2 else None
+
+
+def opposite(q: Any, noise: Any) -> Any:
+    v = noise.laplace(1)
+    return q[0] + v, q[1] - v
+
+
+def without_least(q: Any, noise: Any) -> Any:
+    return int(np.argmax(q - min(q))) if noise.laplace(1) > 0 else -1
+
+
+@pytest.mark.parametrize(
+    ("program", "answers", "neighbors", "claim", "tight"),
+    tried(
+        {
+            # epsilon by hand; None: no finite one, or above the claim
+            "noisy minimum": (
+                lambda q, noise: int(np.argmin(q + noise.laplace(2, size=len(q)))),
+                4,
+                "each",
+                1,
+                1,
+            ),
+            "second place": (second_place, 3, "each", 1, 1 / 2),
+            "ranking of three": (ranking, 3, "each", 1, 2 / 3),
+            "leaked threshold, four": (leaks_threshold, 4, "each", 1, 1),
+            "leaked threshold, five": (leaks_threshold, 5, "each", 1, None),
+            "two exponentials": (
+                lambda q, noise: q[0] + noise.exponential(1) - noise.exponential(1),
+                1,
+                "each",
+                1,
+                1,
+            ),
+            "one exponential": (lambda q, noise: q[0] + noise.exponential(1), 1, "each", 9, None),
+            "mean": (lambda q, noise: q.mean() + noise.laplace(1), 4, "one", 0.25, 0.25),
+            "bits": (lambda q, noise: [x + noise.laplace(1) > 0 for x in q], 3, "one", 1, 1),
+            "all bits": (
+                lambda q, noise: [x + noise.laplace(2) > 0 for x in q],
+                3,
+                "each",
+                1,
+                None,
+            ),
+            "size of noise": (lambda q, noise: abs(q[0] + noise.laplace(1)), 1, "each", 1, 1),
+            "no less than 0": (lambda q, noise: max(q[0], 0) + noise.laplace(2), 1, "each", 1, 0.5),
+            "difference": (lambda q, noise: q[0] - q[1] + noise.laplace(2), 2, "together", 1, 0.5),
+            "released if large": (clipped_release, 1, "each", 1, 1),
+            "one draw, two signs": (opposite, 2, "each", 100, None),
+            "less the least": (without_least, 3, "each", 100, None),
+            "scale of a branch": (scale_of_branch, 1, "each", 1, None),
+            "the rest": (leaks_fraction, 1, "each", 50, None),
+            "of a floor": (lambda q, noise: q[0] // 2 + noise.laplace(1), 1, "each", 1, 1),
+            "slices": (lambda q, noise: np.sum(q[1:]) + noise.laplace(2), 3, "each", 1, 1),
+            "where": (
+                lambda q, noise: np.where(q + noise.laplace(3, size=3) > 0, 1, 0),
+                3,
+                "each",
+                1,
+                1,
+            ),
+        }
+    ),
+)
+def test_what_a_hostile_user_wrote(
+    program: Callable[..., Any], answers: int, neighbors: str, claim: float, tight: float | None
+) -> None:
+    verdict = prove.prove(program, answers=answers, neighbors=neighbors, epsilon=claim)
+    if tight is None:
+        assert isinstance(verdict, prove.Refuted), str(verdict)
+        if not math.isnan(verdict.loss):
+            again = prove.log_ratio(program, verdict.at, verdict.neighbor, verdict.output)
+            assert again == verdict.loss > claim
+    else:
+        assert isinstance(verdict, prove.Proved), str(verdict)
+        assert float(verdict.least) == pytest.approx(tight, rel=1e-12)
+
+
 # --- rounding of answers
 
 
@@ -1141,7 +1304,7 @@ def test_rounded_answers_in_a_plan() -> None:
     one = dp.Mechanism.from_function(tenths, answers=1, neighbors="one")
     people = dp.dataset("people", columns={"x": (0.0, 0.5)})
     assert dp.Pipeline(x=people["x"].sum().release(made)).certify().epsilon > 0
-    with pytest.raises(dp.DeclarationError, match="rounds answers"):
+    with pytest.raises(dp.DeclarationError, match="rounds answers, or jumps"):
         dp.Pipeline(x=people["x"].sum().release(one)).certify()
     counts = dp.Mechanism.from_function(tenths, answers=3, neighbors="one")
     assert histogram_plan(counts).certify().epsilon == pytest.approx(1)

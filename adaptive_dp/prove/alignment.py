@@ -284,6 +284,9 @@ class Joined:
         Why every positive value is possible whatever the answers and the other draws are.
     epsilon
         The cost.
+    steps
+        Whether it is shown of neighbours alone, and not of t times their moves: where what is
+        returned jumps with the answers, moves of t cost as whole ones.
     """
 
     groups: tuple[int, ...]
@@ -293,6 +296,7 @@ class Joined:
     pairs: tuple[Why, ...]
     cover: Cover
     epsilon: Fraction
+    steps: bool = False
 
 
 Cover = Mapping[str, "Why | int | tuple[Cover, ...]"]
@@ -564,6 +568,16 @@ def search(program: Program, adjacency: Adjacency, claim: Fraction | None = None
     return Bounds(groups, tuple(joined), upper, lower, worst)
 
 
+def corners_of(program: Program, relation: Adjacency) -> int:
+    """Return how many moves would have to be answered, of all paths: about what a search takes."""
+    boxes = len(relation.moves())
+    total = 0
+    for path in program.paths():
+        both = sum(len(each) == 2 for each in signs_of(_single(path), program.width))
+        total += boxes * 2**both
+    return total
+
+
 def _by_output(groups: Sequence[Group]) -> dict[str, list[int]]:
     places: dict[str, list[int]] = {}
     for i, group in enumerate(groups):
@@ -668,7 +682,7 @@ System = tuple[Mapping[str, Form], list[Inequality]]
 """The answers after a move, and what holds of the move."""
 
 
-def systems(relation: Adjacency) -> list[System]:
+def systems(relation: Adjacency, steps: bool) -> list[System]:
     """Return the neighbours' moves ``d0, d1, ...`` at ``t`` times what they allow.
 
     As inequalities: of all moves together, or of each box by itself.
@@ -677,7 +691,7 @@ def systems(relation: Adjacency) -> list[System]:
     n = range(len(relation.radii))
     radii = relation.radii
     time = Inequality({"t": one}, False)
-    if relation.kind == "boxes" or relation.rounded:
+    if relation.kind == "boxes" or relation.rounded or steps:
         found: list[System] = []
         for box in relation.moves():
             near = [time]
@@ -739,7 +753,8 @@ def join(
     the density of y, the integral over the other draws of that of v_k(q, y), changes by a factor of
     at most :math:`e^\epsilon` between neighbours. For several expressions the sizes over scales add
     up. Conditions in which a draw takes part may be taken as closed: their boundaries have
-    probability 0.
+    probability 0. Where this fails, since y jumps with the answers, (1) is asked at t = 1 alone,
+    and that the draw is unique at t = 0, both with the conditions as they are.
     """
     members = [groups[i] for i in places]
     first = members[0]
@@ -753,14 +768,12 @@ def join(
     if solved is None:
         return None
     scales = {d.index: d.scale for d in first.draws}
-    pairs: list[Why] = []
-    for system in systems(relation):
-        for one, other in itertools.product(members, members):
-            for signs in itertools.product((1, -1), repeat=count):
-                why = contradiction(pair_system(one, other, system, solved, signs, scales, epsilon))
-                if why is None:
-                    return None
-                pairs.append(why)
+    for steps in (False, True):
+        pairs = _pairs(members, systems(relation, steps), solved, scales, epsilon, steps)
+        if pairs is not None:
+            break
+    else:
+        return None
     for positive in itertools.product((False, True), repeat=count):
         bounds = _bounded(members, positive)
         if bounds is None:
@@ -770,8 +783,43 @@ def join(
         regions = [solved_region(group, solved) for group in members]
         cover = _covered(start, regions, list(range(len(regions))))
         if cover is not None:
-            return Joined(tuple(places), solved, positive, bounds, tuple(pairs), cover, epsilon)
+            whys = tuple(pairs)
+            return Joined(tuple(places), solved, positive, bounds, whys, cover, epsilon, steps)
     return None
+
+
+def _pairs(
+    members: Sequence[Group],
+    moves: Sequence[System],
+    solved: Sequence[int],
+    scales: Mapping[int, Fraction],
+    epsilon: Fraction,
+    steps: bool,
+) -> list[Why] | None:
+    """Return why no two groups are further apart than epsilon; None if some are."""
+    found: list[Why] = []
+    for system, (one, other) in itertools.product(moves, itertools.product(members, members)):
+        for claim, time in claims(solved, scales, epsilon, steps):
+            why = contradiction(pair_system(one, other, system, solved, claim, time))
+            if why is None:
+                return None
+            found.append(why)
+    return found
+
+
+def claims(
+    solved: Sequence[int], scales: Mapping[int, Fraction], epsilon: Fraction, steps: bool
+) -> Iterator[tuple[Form, int | None]]:
+    """Yield what cannot be positive of two groups, and at which t: None for any t."""
+    one = Fraction(1)
+    for signs in itertools.product((1, -1), repeat=len(solved)):
+        cost: Form = {"t": -epsilon}
+        for k, sign in zip(solved, signs, strict=True):
+            cost = plus(cost, {f"w{k}": sign / scales[k], f"v{k}": -sign / scales[k]})
+        yield cost, 1 if steps else None
+    if steps:  # at t = 0 the draw is unique
+        for k, sign in itertools.product(solved, (1, -1)):
+            yield {f"w{k}": sign * one, f"v{k}": -sign * one}, 0
 
 
 def _solving(members: Sequence[Group]) -> tuple[int, ...] | None:
@@ -800,9 +848,8 @@ def pair_system(
     other: Group,
     moves: System,
     solved: Sequence[int],
-    signs: Sequence[int],
-    scales: Mapping[int, Fraction],
-    epsilon: Fraction,
+    claim: Form,
+    time: int | None,
 ) -> list[Inequality]:
     """Return what cannot hold if a move costs at most epsilon: two groups, one y, a larger move."""
     answers, allowed = moves
@@ -812,16 +859,12 @@ def pair_system(
     for form, its in zip(one.leaf.forms, other.leaf.forms, strict=True):
         difference = plus(form, scaled(_replaced(its, after), -1))
         system += [Inequality(difference, False), Inequality(scaled(difference, -1), False)]
-    cost: Form = {"t": -epsilon}
-    for k, sign in zip(solved, signs, strict=True):
-        weight = sign / scales[k]
-        cost = plus(cost, {f"w{k}": weight, f"v{k}": -weight})
-    # closed: a supremum over the closure is an upper bound
-    return [
-        *(Inequality(each.form, False) for each in system),
-        *allowed,
-        Inequality(cost, True),
-    ]
+    if time is None:  # closed: a supremum over the closure is an upper bound
+        system = [Inequality(each.form, False) for each in system]
+    else:
+        at = {"t": Fraction(1), "1": Fraction(-time)}
+        system += [Inequality(at, False), Inequality(scaled(at, -1), False)]
+    return [*system, *allowed, Inequality(claim, True)]
 
 
 def solved_region(group: Group, solved: Sequence[int]) -> list[Inequality]:

@@ -463,7 +463,8 @@ def _check(document: Mapping[str, Any]) -> Fraction:
         require(sorted(members) == all_of_it, "joined groups are all that return the same")
         its = exact(each["epsilon"])
         require(its <= epsilon, "joined groups cost more than epsilon")
-        _check_joined(each, [parts[i] for i in members], spread(document), its)
+        systems = spread(document, bool(each.get("steps")))
+        _check_joined(each, [parts[i] for i in members], systems, its)
     return epsilon
 
 
@@ -505,14 +506,16 @@ def replaced(form: Form, by: Mapping[str, Form]) -> Form:
     return added(*((v, by.get(name, {name: Fraction(1)})) for name, v in form.items()))
 
 
-def spread(document: Mapping[str, Any]) -> list[tuple[dict[str, Form], list[Condition]]]:
+def spread(
+    document: Mapping[str, Any], steps: bool
+) -> list[tuple[dict[str, Form], list[Condition]]]:
     """Return the answers after a move of t times what neighbours allow, and what holds of moves.
 
     Of all moves together, or of each box by itself.
     """
     one = Fraction(1)
     kind, radii = document["neighbors"], [exact(r) for r in document["radii"]]
-    if kind == "boxes" or document.get("rounded"):
+    if kind == "boxes" or document.get("rounded") or steps:
         found: list[tuple[dict[str, Form], list[Condition]]] = []
         for box in boxes(document):
             between: list[Condition] = [({"t": one}, False)]
@@ -567,21 +570,32 @@ def _check_joined(
                 require(coefficient == first.get(f"v{k}", 0), "it enters in one way")
                 require(bool(coefficient) == (i == j), "it enters its own expression alone")
     whys = iter(written["pairs"])
+    steps = bool(written.get("steps"))
+    claims: list[tuple[Form, int]] = []  # what is not positive, and at which t
+    for signs in itertools.product((1, -1), repeat=len(solved)):
+        cost: Form = {"t": -epsilon}
+        for k, sign in zip(solved, signs, strict=True):
+            moved = {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}
+            cost = added((1, cost), (sign / draws[k][1], moved))
+        claims.append((cost, 1))
+    if steps:  # between neighbours alone; and what is drawn is one number
+        for k, sign in itertools.product(solved, (1, -1)):
+            claims.append(({f"w{k}": Fraction(sign), f"v{k}": Fraction(-sign)}, 0))
     for answers, allowed in systems:
         after = answers | {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
         for one, other in itertools.product(parts, parts):
-            for signs in itertools.product((1, -1), repeat=len(solved)):
-                system = [(form, False) for form, _ in one[0]]
-                system += [(replaced(form, after), False) for form, _ in other[0]]
-                for form, its in zip(one[3], other[3], strict=True):
-                    difference = added((1, form), (-1, replaced(its, after)))
-                    system += [(difference, False), (added((-1, difference)), False)]
-                cost: Form = {"t": -epsilon}
-                for k, sign in zip(solved, signs, strict=True):
-                    moved = {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}
-                    cost = added((1, cost), (sign / draws[k][1], moved))
-                system += [*allowed, (cost, True)]
-                require(contradict(system, next(whys, {})), "a draw moves by more than epsilon")
+            # of t times neighbours' moves: closed, as a supremum may be
+            system = [(form, strict and steps) for form, strict in one[0]]
+            system += [(replaced(form, after), strict and steps) for form, strict in other[0]]
+            for form, its in zip(one[3], other[3], strict=True):
+                difference = added((1, form), (-1, replaced(its, after)))
+                system += [(difference, False), (added((-1, difference)), False)]
+            for claim, time in claims:
+                at = {"t": Fraction(1), "1": Fraction(-time)}
+                whole = [(at, False), (added((-1, at)), False)] if steps else []
+                why = next(whys, {})
+                every = [*system, *whole, *allowed, (claim, True)]
+                require(contradict(every, why), "a draw moves by more than epsilon")
     positive = [bool(each) for each in written["positive"]]
     require(len(positive) == len(forms), "of each expression, whether it is positive")
     for part, its_whys in zip(parts, written["bounds"], strict=True):

@@ -81,6 +81,8 @@ class _Opened:
         Whether noise is geometric, so that answers must be integers (or are rounded to some).
     rounded
         What is rounded of the answers; see `adaptive_dp.prove.checker.extended`.
+    steps
+        Whether a part of a neighbours' move may cost as much as all of it.
     answers, neighbors
         For which answers.
     nodes
@@ -94,6 +96,7 @@ class _Opened:
     gaussian: bool
     integers: bool
     rounded: tuple[Mapping[str, Any], ...]
+    steps: bool
     answers: int
     neighbors: str
     nodes: tuple[Mapping[str, Any], ...]
@@ -155,6 +158,9 @@ def _opened(proof: str) -> _Opened:
         "rho" in document,
         geometric and any(raw & row.keys() for row in rows),
         tuple(document.get("rounded", [])),
+        bool(
+            document.get("rounded") or any(each.get("steps") for each in document.get("joined", []))
+        ),
         int(document["answers"]),
         str(document["neighbors"]),
         tuple(document["program"]),
@@ -176,8 +182,9 @@ class ProvedProgram(Mechanism):
     plan or of a certificate, in exact fractions and without what found it. At distance D, with
     noise of ``scale`` times what the program says, the loss is ``epsilon D / scale``: moves of the
     answers and of the draws are scaled together, and no condition of the proof depends on the
-    scales. Where answers are rounded, D is rounded up (of integers, down): a way of so many
-    neighbours. A float that may be a little above 1 counts as 2: declare bounds a little below.
+    scales. Where answers are rounded, or what is released jumps with them, D is rounded up (of
+    integers, down): a way of so many neighbours. A float that may be a little above 1 counts as 2:
+    declare bounds a little below.
 
     Parameters
     ----------
@@ -252,11 +259,11 @@ class ProvedProgram(Mechanism):
                 f"{opened.name} draws geometric noise, for answers that are integers, and the "
                 "query's may be others: ask for counts, or write noise.laplace"
             )
-        if opened.rounded and opened.neighbors != "each" and not whole:
+        if opened.steps and opened.neighbors != "each" and not whole:
             # many small moves that add up to 1 would each move a rounded number by 1
             raise DeclarationError(
-                f"{opened.name} rounds answers, and neighbours' answers may move by fractions: "
-                "prove it for neighbors='each', or ask for counts"
+                f"{opened.name} rounds answers, or jumps with them, and neighbours' answers may "
+                "move by fractions: prove it for neighbors='each', or ask for counts"
             )
 
     def release(self, value: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
@@ -308,7 +315,7 @@ class ProvedProgram(Mechanism):
         # are all up or all down, whose corners the proof answers
         moved = max(distance, span)
         opened = _opened(self.proof)
-        if opened.rounded:  # a small move may round to a whole one: so many moves of at most 1
+        if opened.steps:  # a small move may round to a whole one: so many moves of at most 1
             moved = float(math.ceil(moved))
         if opened.gaussian:  # by data processing it is Gaussian noise, shifted by mu
             mu = math.sqrt(2 * up(float(opened.epsilon)))
@@ -317,7 +324,7 @@ class ProvedProgram(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss; integers move by integers, in the l1 and in the largest norm."""
-        if _opened(self.proof).rounded and step >= 1 and step == math.floor(step):
+        if _opened(self.proof).steps and step >= 1 and step == math.floor(step):
             distance = float(math.floor(distance))
         return self.loss(distance)
 

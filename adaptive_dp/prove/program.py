@@ -417,7 +417,7 @@ class Expression:
     exp = log = sqrt = sin = cos = tanh = _product
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # Python and NumPy ask for what an object can
+        if name.startswith("__") or name == "dtype":  # Python and NumPy ask what an object can
             raise AttributeError(name)
         self._refuse(
             f".{name} of an unknown number: only sums and products by numbers, and "
@@ -446,7 +446,6 @@ class Expression:
 class Condition:
     """A comparison of unknown numbers, whose truth forks the execution when it is asked for."""
 
-    __hash__ = None  # type: ignore[assignment]
     __slots__ = ("_condition", "_tracer")
 
     def __init__(self, condition: Inequality, tracer: Tracer) -> None:
@@ -476,6 +475,9 @@ class Condition:
 
     def __ne__(self, other: Any) -> bool:
         return bool(bool(self) != other)
+
+    def __hash__(self) -> int:  # in a set it is its truth
+        return hash(bool(self))
 
     def __int__(self) -> int:
         return int(bool(self))

@@ -24,6 +24,7 @@ from adaptive_dp.prove.alignment import (
     Joined,
     Why,
     conditions_of,
+    corners_of,
     in_integers,
     search,
 )
@@ -606,6 +607,7 @@ def _joined(joined: Joined) -> dict[str, Any]:
         "positive": list(joined.positive),
         "bounds": [[_why(why) for why in whys] for whys in joined.bounds],
         "epsilon": str(joined.epsilon),
+        "steps": joined.steps,
         "pairs": [_why(why) for why in joined.pairs],
         "cover": cover(joined.cover),
     }
@@ -629,6 +631,8 @@ def _why(why: Why) -> dict[str, str]:
 SHORT, LONG = (1, 2, 4), (5, 6, 8, 10, 12)
 """The numbers of answers at which a claim for every number of them is looked at: before the search
 for a proof, and after one that has failed."""
+FEW_CORNERS = 1500
+"""How many corners of all groups are looked at there."""
 FEW_PATHS, FEW, FEW_JOINED = 100, 40, 12
 """How many paths are looked at there: for a counterexample, for whether a proof is tight, and where
 some paths return the same, or numbers."""
@@ -707,6 +711,8 @@ def _at_lengths(
         if not alone and len(paths) > FEW_JOINED:
             continue
         relation = adjacency(neighbors, n, radius)
+        if corners_of(program, relation) > FEW_CORNERS:
+            continue
         bounds = search(program, relation, claim)
         lower = None if lower is None or bounds.lower is None else max(lower, bounds.lower)
         if lower is None or (claim is not None and lower > claim):
@@ -1269,6 +1275,8 @@ def _all_pairs(
 ) -> Iterator[Candidate]:
     both = [frozenset({1, -1})] * program.answers
     moves = list(itertools.islice(relation.corners(both), 64))
+    if program.rounded:  # half of a move rounds to another number, and leaves another rest
+        moves = [m for move in moves[:32] for m in (move, tuple(x / 2 for x in move))]
     for group in groups:
         members = _same_output(bounds.groups, group.leaf.skeleton)
         integers = any(needs_integers(each, program.answers) for each in members)
