@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import prove_programs as programs
 import pytest
@@ -26,6 +27,7 @@ import adaptive_dp as dp
 from adaptive_dp import prove
 from adaptive_dp.cli.main import main
 from adaptive_dp.noise import SeededStream
+from adaptive_dp.pate import LNMax
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import Group, groups_of
 from adaptive_dp.prove.compare import compare
@@ -633,7 +635,10 @@ def test_refusals_name_the_line_and_the_remedy() -> None:
     for program, words in {
         (lambda q, noise: float(q[0]) + noise.laplace(1)): "float()",
         (lambda q, noise: int(q[0])): "release it, and round",
-        (lambda q, noise: round(q[0])): "release it, and round",
+        (lambda q, noise: int(q[0])): r"math.floor(x) or round(x)",
+        (lambda q, noise: round(q[0] + noise.laplace(1))): "release it, and round",
+        (lambda q, noise: math.trunc(q[0])): "math.floor(x) or math.ceil(x)",
+        (lambda q, noise: round(q[0], 1.5)): "digits",
         (lambda q, noise: math.floor(q[0] + noise.laplace(1))): "release it, and round",
         (lambda q, noise: [1, 2][q[0]]): "as an index",
         (lambda q, noise: list(range(q[0]))): "as an index",
@@ -874,7 +879,15 @@ def test_declarations_are_checked() -> None:
     with pytest.raises(prove.ProgramError, match="not Gaussian"):
         prove.concentrated(program, answers=2)
     with pytest.raises(dp.DeclarationError, match="radius=1"):
-        prove.prove(lambda q, noise: q[0] + noise.geometric(1), answers=1, radius=2)
+        prove.prove(lambda q, noise: q[0] + noise.geometric(1), answers=1, radius=0.5)
+    for boxes in ([], [[(0, 1)]], [[(1, 0), 1]], [[(0, 1, 2), 1]], [[math.nan, 1]]):
+        with pytest.raises(dp.DeclarationError, match=r"box|pair|finite"):
+            prove.prove(program, answers=2, neighbors=boxes)
+    with pytest.raises(dp.DeclarationError, match="pair"):
+        prove.prove(program, answers=2, neighbors="together", radius=[(0, 1), 1])
+    for kind in ("domain", "boxes"):
+        with pytest.raises(dp.DeclarationError, match="list of boxes"):
+            prove.prove(program, answers=2, neighbors=kind)
     with pytest.raises(prove.ProgramError, match=r"noise\.flip"):
         prove.prove(program, answers=2, domain=(0, 1))
     with pytest.raises(dp.DeclarationError, match="domain"):
@@ -883,13 +896,62 @@ def test_declarations_are_checked() -> None:
         prove.unroll(program, 12, most_paths=100)
 
 
+tell = isinstance
+
+
 def test_a_function_that_tells_unknowns_from_numbers_is_refused() -> None:
     def pretends(answers: Any, noise: Any) -> Any:
         drawn = noise.laplace(1)
         return answers[0] + (0 if isinstance(answers[0], Fraction) else drawn)
 
+    assert "uses isinstance, which may tell an unknown number" in refused(pretends)
+    # an int or a float is told from unknowns and from the fractions that are tried as well
+    floats = lambda q, noise: q[0] if type(q[0]) is float else noise.laplace(1)  # noqa: E731
+    assert "uses type" in refused(floats)
+    assert "uses tell" in refused(lambda q, noise: q[0] if tell(q[0], float) else noise.laplace(1))
+    assert "class" in refused(lambda q, noise: q[0].__class__ is float)
+    assert ".hex of an unknown" in refused(lambda q, noise: getattr(q[0], "hex", None) is None)
+
+    def matched(answers: Any, noise: Any) -> Any:
+        match answers[0]:
+            case float():
+                return answers[0]
+        return noise.laplace(1)
+
+    assert "asks for the class" in refused(matched)
+
+    def fails(answers: Any, noise: Any) -> Any:  # an attribute that unknown numbers alone have
+        return answers[0]._form and noise.laplace(1)
+
     with pytest.raises(prove.ProgramError, match="something else with plain numbers"):
-        prove.prove(pretends, answers=1, epsilon=1)
+        prove.prove(fails, answers=1)
+
+
+def test_exponentials_near_a_ratio() -> None:
+    """Against the exponential of mpmath, at 400 digits: never wrong, and exact but for 1e-90."""
+    with mpmath.workdps(400):
+        for epsilon in (0, Fraction(1, 10**9), Fraction(1, 3), 1, 7, Fraction(1001, 3), 1000, 5000):
+            x = mpmath.exp(mpmath.mpf(Fraction(epsilon).numerator) / Fraction(epsilon).denominator)
+            scale = 10**150
+            below = Fraction(int(x * scale), scale)
+            assert below <= 1 or not checker.exponential_exceeds(Fraction(epsilon), below + 1)
+            assert not checker.exponential_exceeds(Fraction(epsilon), below + Fraction(1, scale))
+            assert checker.exponential_exceeds(Fraction(epsilon), below * (1 - Fraction(1, 10**90)))
+    # a ratio of 10^400: its logarithm is above 900, more than the terms of the series
+    chance = Fraction(1, 10**400)
+
+    def rare(answers: Any, noise: Any) -> Any:
+        return noise.flip(chance if answers[0] else 1 - chance)
+
+    assert float(proof_of(rare, 1, domain=(0, 1)).least) == pytest.approx(400 * math.log(10))
+    assert isinstance(prove.prove(rare, answers=1, domain=(0, 1), epsilon=1000), prove.Proved)
+    assert isinstance(prove.prove(rare, answers=1, domain=(0, 1), epsilon=921), prove.Refuted)
+    # log 3, cut and rounded up at 120 digits: neither is proved, nor is the true one called wrong
+    with mpmath.workdps(150):
+        exact = Fraction(int(mpmath.log(3) * 10**120), 10**120)
+    assert isinstance(prove.prove(respond, answers=1, domain=(0, 1), epsilon=exact), prove.Refuted)
+    near = prove.prove(respond, answers=1, domain=(0, 1), epsilon=exact + Fraction(1, 10**120))
+    assert isinstance(near, prove.Undecided)
 
 
 def test_a_claim_above_what_joined_groups_cost() -> None:
@@ -902,6 +964,354 @@ def test_radii_scale_the_loss() -> None:
     assert proof_of(program, 2, neighbors="each", radius=[1, 3]).least == 4
     assert proof_of(program, 2, neighbors="one", radius=[1, 3]).least == 3
     assert proof_of(programs.noised_maximum(1), 2, radius=0.5).least == Fraction(1, 2)
+
+
+def half_moves(low: float, high: float) -> list[Fraction]:
+    """Return the multiples of 1/2 between two numbers."""
+    return [Fraction(k, 2) for k in range(math.ceil(2 * low), math.floor(2 * high) + 1)]
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        [[(0, 1), (0, 1), (0, 1)]],
+        [[(0, 1), (-1, 0), (-0.5, 0.5)]],
+        [[(0, 1), (0, 1), 0], [(0, 1), 0, (0, 1)]],
+        [[(0.5, 1), (-2, -1), 1]],
+    ],
+)
+def test_boxes_of_moves_by_enumeration(boxes: list[list[Any]]) -> None:
+    """Exact losses at all moves of a grid in the boxes: none is above what is proved."""
+    ends = [[each if isinstance(each, tuple) else (-each, each) for each in box] for box in boxes]
+    moves = {move for box in ends for move in itertools.product(*(half_moves(*e) for e in box))}
+    # a sum: the density's ratio far away; a histogram: the l1 norm of the move
+    total = float(max(abs(sum(move)) for move in moves)) / 2
+    assert float(proof_of(programs.partial_sum(2), 3, neighbors=boxes).least) == total
+    each = float(max(sum(map(abs, move)) for move in moves)) / 2
+    assert float(proof_of(programs.histogram(2), 3, neighbors=boxes).least) == each
+    # of a noisy maximum the winner moves against the others: by the difference of the moves
+    verdict = proof_of(programs.noisy_max(2), 3, neighbors=boxes)
+    worst = max(max(move) - min(move) for move in moves)
+    assert verdict.tight
+    assert float(verdict.least) <= float(worst) / 2
+    if len(boxes) == 1 and boxes[0][2] == (0, 1):
+        same = proof_of(programs.noisy_max(2), 3, neighbors="together")
+        assert verdict.least == same.least == Fraction(1, 2)
+    # what one draw takes up: the raw maximum moves no more than an answer does
+    joined = proof_of(programs.noised_maximum(1), 3, neighbors=boxes)
+    assert joined.least <= max(abs(x) for move in moves for x in move)
+    if boxes[0][0] == (0, 1):
+        assert isinstance(
+            prove.prove(programs.histogram(2), answers=3, neighbors=boxes, epsilon=each * 0.9),
+            prove.Refuted,
+        )
+
+
+def test_one_sided_radii_are_boxes() -> None:
+    program = programs.noisy_max(2)
+    up = proof_of(program, 3, radius=[(0, 1)] * 3)
+    assert up.least == Fraction(1, 2)
+    assert "in [0, 1] x [0, 1] x [0, 1]" in str(up)
+    # of one answer that moves both neighbours are the first in turn
+    one = proof_of(program, 3, neighbors="one", radius=[(0, 1), (-2, 0), (-1, 1)])
+    assert one.neighbors.radii == (1, 2, 1)
+    assert one.least == proof_of(program, 3, neighbors="one", radius=[1, 2, 1]).least
+    # a box in one direction alone is no relation of neighbours
+    forged = forge(dict(up.document), _set(["boxes", 0, 0], ["0", "2"]))
+    with pytest.raises(checker.ProofError, match="corner"):
+        checker.check(forged)
+    for change in (_set(["boxes"], []), _set(["boxes", 0], []), _set(["neighbors"], "any")):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(dict(up.document), change))
+
+
+# --- what jumps with the answers
+
+
+def count_above(answers: Any, noise: Any) -> Any:
+    return sum(1 for x in answers if x > 0) + noise.laplace(2)
+
+
+def test_a_count_of_raw_answers_by_enumeration() -> None:
+    """How many answers are above 0 jumps: by one for each that moves, however little."""
+    assert proof_of(count_above, 3).least == Fraction(3, 2)
+    assert proof_of(count_above, 2, neighbors="one").least == Fraction(1, 2)
+    assert proof_of(count_above, 2, neighbors="together").least == 1
+    # one up and one down: what one adds the other takes away
+    assert proof_of(count_above, 2, radius=[(0, 1), (-1, 0)]).least == Fraction(1, 2)
+    wrong = prove.prove(count_above, answers=3, epsilon=1.4)
+    assert isinstance(wrong, prove.Refuted)
+    assert wrong.loss == 1.5
+    # at half a move it may cost as much as at a whole one
+    made: Any = dp.Mechanism.from_function(count_above, answers=2)
+    assert made.loss(0.1).pure() == pytest.approx(1)
+    assert made.loss(1.5).pure() == pytest.approx(2)
+    one: Any = dp.Mechanism.from_function(count_above, answers=1, neighbors="one")
+    assert one.cost(1.0000001, 1, 1.0).pure() == pytest.approx(0.5)
+    people = dp.dataset("people", columns={"x": (0.0, 0.5)})
+    with pytest.raises(dp.DeclarationError, match="jumps"):
+        dp.Pipeline(x=people["x"].sum().release(one)).certify()
+    # a clamped sum does not jump: of less than a move it costs less
+    smooth: Any = dp.Mechanism.from_function(programs.clamped_sum(2), answers=1)
+    assert smooth.loss(0.1).pure() == pytest.approx(0.05)
+
+    document = dict(proof_of(count_above, 2).document)
+    for change in (
+        _set(["joined", 0, "steps"], False),
+        _set(["joined", 0, "epsilon"], "3/4"),
+        lambda d: d["joined"][0]["pairs"].pop(),
+    ):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(document, change))
+
+    def jumps_within(answers: Any, noise: Any) -> Any:
+        # two values of the draw give one number: not one to one
+        v = noise.laplace(2)
+        return answers[0] + v if v > 0 else answers[0] + v + 1
+
+    found = prove.prove(jumps_within, answers=1, epsilon=1)
+    assert not isinstance(found, prove.Proved) or found.least >= Fraction(1, 2)
+
+
+# --- programs that were tried as a user who wants to be misled would
+
+
+def tried(rows: dict[str, tuple[Callable[..., Any], int, str, float, float | None]]) -> list[Any]:
+    return [pytest.param(*row, id=name) for name, row in rows.items()]
+
+
+def second_place(q: Any, noise: Any) -> Any:
+    v = [x + noise.laplace(4) for x in q]
+    return sorted(range(len(v)), key=v.__getitem__)[-2]
+
+
+def ranking(q: Any, noise: Any) -> Any:
+    v = [x + noise.laplace(3) for x in q]
+    return sorted(range(len(v)), key=v.__getitem__)
+
+
+def leaks_threshold(q: Any, noise: Any) -> Any:
+    rho = noise.laplace(2)
+    for i, x in enumerate(q):
+        if x + noise.laplace(4) >= rho:
+            return i, rho
+    return -1
+
+
+def leaks_fraction(q: Any, noise: Any) -> Any:
+    whole = math.floor(q[0])
+    return whole + noise.laplace(1), q[0] - whole > 0.5
+
+
+def scale_of_branch(q: Any, noise: Any) -> Any:
+    return q[0] + (noise.laplace(1) if q[0] > 0 else noise.laplace(2))
+
+
+def clipped_release(q: Any, noise: Any) -> Any:
+    y = q[0] + noise.laplace(1)
+    return y if y > 2 else None
+
+
+def opposite(q: Any, noise: Any) -> Any:
+    v = noise.laplace(1)
+    return q[0] + v, q[1] - v
+
+
+def without_least(q: Any, noise: Any) -> Any:
+    return int(np.argmax(q - min(q))) if noise.laplace(1) > 0 else -1
+
+
+@pytest.mark.parametrize(
+    ("program", "answers", "neighbors", "claim", "tight"),
+    tried(
+        {
+            # epsilon by hand; None: no finite one, or above the claim
+            "noisy minimum": (
+                lambda q, noise: int(np.argmin(q + noise.laplace(2, size=len(q)))),
+                4,
+                "each",
+                1,
+                1,
+            ),
+            "second place": (second_place, 3, "each", 1, 1 / 2),
+            "ranking of three": (ranking, 3, "each", 1, 2 / 3),
+            "leaked threshold, four": (leaks_threshold, 4, "each", 1, 1),
+            "leaked threshold, five": (leaks_threshold, 5, "each", 1, None),
+            "two exponentials": (
+                lambda q, noise: q[0] + noise.exponential(1) - noise.exponential(1),
+                1,
+                "each",
+                1,
+                1,
+            ),
+            "one exponential": (lambda q, noise: q[0] + noise.exponential(1), 1, "each", 9, None),
+            "mean": (lambda q, noise: q.mean() + noise.laplace(1), 4, "one", 0.25, 0.25),
+            "bits": (lambda q, noise: [x + noise.laplace(1) > 0 for x in q], 3, "one", 1, 1),
+            "all bits": (
+                lambda q, noise: [x + noise.laplace(2) > 0 for x in q],
+                3,
+                "each",
+                1,
+                None,
+            ),
+            "size of noise": (lambda q, noise: abs(q[0] + noise.laplace(1)), 1, "each", 1, 1),
+            "no less than 0": (lambda q, noise: max(q[0], 0) + noise.laplace(2), 1, "each", 1, 0.5),
+            "difference": (lambda q, noise: q[0] - q[1] + noise.laplace(2), 2, "together", 1, 0.5),
+            "released if large": (clipped_release, 1, "each", 1, 1),
+            "one draw, two signs": (opposite, 2, "each", 100, None),
+            "less the least": (without_least, 3, "each", 100, None),
+            "scale of a branch": (scale_of_branch, 1, "each", 1, None),
+            "the rest": (leaks_fraction, 1, "each", 50, None),
+            "of a floor": (lambda q, noise: q[0] // 2 + noise.laplace(1), 1, "each", 1, 1),
+            "slices": (lambda q, noise: np.sum(q[1:]) + noise.laplace(2), 3, "each", 1, 1),
+            "where": (
+                lambda q, noise: np.where(q + noise.laplace(3, size=3) > 0, 1, 0),
+                3,
+                "each",
+                1,
+                1,
+            ),
+        }
+    ),
+)
+def test_what_a_hostile_user_wrote(
+    program: Callable[..., Any], answers: int, neighbors: str, claim: float, tight: float | None
+) -> None:
+    verdict = prove.prove(program, answers=answers, neighbors=neighbors, epsilon=claim)
+    if tight is None:
+        assert isinstance(verdict, prove.Refuted), str(verdict)
+        if not math.isnan(verdict.loss):
+            again = prove.log_ratio(program, verdict.at, verdict.neighbor, verdict.output)
+            assert again == verdict.loss > claim
+    else:
+        assert isinstance(verdict, prove.Proved), str(verdict)
+        assert float(verdict.least) == pytest.approx(tight, rel=1e-12)
+
+
+# --- rounding of answers
+
+
+@pytest.mark.parametrize("radius", [Fraction(1, 2), 1, Fraction(3, 2), 2, 3], ids=str)
+@pytest.mark.parametrize("step", [1, Fraction(2, 3)], ids=str)
+@pytest.mark.parametrize("rounding", [round, math.floor, math.ceil])
+def test_rounded_answers_by_enumeration(rounding: Any, step: Any, radius: Any) -> None:
+    """The largest change of a rounded number, over a grid of numbers and of moves."""
+
+    def rounded(answers: Any, noise: Any) -> Any:
+        return rounding(answers[0] / step) * step + noise.laplace(4)
+
+    tiny = Fraction(1, 64)
+    grid = [Fraction(k, 4) + end for k in range(-16, 17) for end in (-tiny, 0, tiny)]
+    moves = [radius * Fraction(k, 8) for k in range(9)]
+    worst = max(
+        abs(rounding((x + d) / step) - rounding(x / step)) * step for x in grid for d in moves
+    )
+    verdict = proof_of(rounded, 1, radius=radius)
+    assert verdict.least == worst / 4
+    assert verdict.tight
+    short = prove.prove(rounded, answers=1, radius=radius, epsilon=worst / 4 * Fraction(99, 100))
+    assert isinstance(short, prove.Refuted)
+    at, neighbor = short.at[0], short.neighbor[0]
+    assert abs(at - neighbor) <= radius
+    # two Laplace densities, by hand
+    means = [rounding(x / step) * step for x in (at, neighbor)]
+    loss = (abs(short.output - means[1]) - abs(short.output - means[0])) / 4
+    assert short.loss == pytest.approx(float(loss))
+    assert short.loss > float(short.epsilon)
+
+
+def rounded_max(step: Fraction | int) -> Callable[..., Any]:
+    def rounded_max(answers: Any, noise: Any) -> Any:
+        noisy = [round(x / step) * step + noise.laplace(2) for x in answers]
+        return max(range(len(noisy)), key=noisy.__getitem__)
+
+    return rounded_max
+
+
+def rounded_threshold(answers: Any, noise: Any) -> Any:
+    rho = noise.geometric(2)
+    for i, x in enumerate(answers):
+        if math.floor(x) + noise.geometric(4) >= rho:
+            return i
+    return None
+
+
+def test_selection_from_rounded_answers() -> None:
+    # halves to even: two answers that move by 1 move apart by 4; on a lattice by a step more, and
+    # where 1 is an even number of steps by none
+    assert proof_of(rounded_max(1), 3).least == 2
+    assert proof_of(rounded_max(Fraction(1, 5)), 3).least == Fraction(6, 5)
+    assert proof_of(rounded_max(Fraction(1, 1024)), 3).least == 1
+    wrong = prove.prove(rounded_max(1), answers=3, epsilon=1.9)
+    assert isinstance(wrong, prove.Refuted)
+    laws = [
+        float(prove.probability(rounded_max(1), x, wrong.output)[0])
+        for x in (wrong.at, wrong.neighbor)
+    ]
+    assert math.log(laws[0] / laws[1]) == pytest.approx(wrong.loss)
+    assert wrong.loss > 1.9
+    # answers that are any numbers, and geometric noise; floor moves by 1 as its number does
+    threshold = proof_of(rounded_threshold, 3, epsilon=1)
+    assert "integers" not in str(threshold)
+    assert threshold.least == Fraction(3, 4)
+    # a boundary that rounding crosses without noise
+    raw = prove.prove(lambda q, noise: round(q[0]) > 3, answers=1, epsilon=50)
+    assert isinstance(raw, prove.Refuted)
+    assert math.isinf(raw.loss)
+    # one answer moves, and both of what is rounded of it
+    both = proof_of(
+        lambda q, noise: [math.floor(q[0]) + noise.laplace(1), round(q[0], 1) + noise.laplace(1)],
+        2,
+        neighbors="one",
+    )
+    assert both.least == 2
+    normal = prove.concentrated(lambda q, noise: round(q[0]) + noise.gaussian(2), answers=1)
+    assert isinstance(normal, prove.Proved)
+    assert normal.least == Fraction(2**2, 2 * 2**2)
+    with pytest.raises(prove.ProgramError, match="number of answers"):
+        prove.prove(rounded_threshold, answers="every", epsilon=0.1)
+
+
+def test_forged_rounding_is_refused() -> None:
+    document = dict(proof_of(rounded_max(1), 2).document)
+    for change in (
+        _set(["rounded", 0, "kind"], "trunc"),
+        _set(["rounded", 0, "form"], {"q0": "3"}),
+        _set(["rounded", 0, "form"], {"q7": "1"}),
+        _set(["rounded", 0, "form"], {"v0": "1"}),
+        _set(["rounded"], []),
+        _set(["radii", 0], "3"),
+    ):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(document, change))
+
+
+def test_rounded_answers_in_a_plan() -> None:
+    def tenths(answers: Any, noise: Any) -> Any:
+        return [round(x * 10) / 10 + noise.laplace(1) for x in answers]
+
+    made = dp.Mechanism.from_function(tenths, answers=1, scale=2.0)
+    # (10 + 1) / 10 for a move of 1 or less; above it, as for a second move
+    assert made.loss(1.0).pure() == pytest.approx(1.0 / 2)
+    odd = dp.Mechanism.from_function(
+        lambda q, noise: round(q[0] * 9) / 9 + noise.laplace(1), answers=1
+    )
+    assert odd.loss(0.25).pure() == pytest.approx(10 / 9)
+    assert odd.loss(1.5).pure() == pytest.approx(20 / 9)
+    values = [made.release(np.array([0.26]), SeededStream(i)).item() for i in range(400)]
+    # the mean of 400 draws of deviation sqrt(8), around 0.3
+    assert abs(np.mean(values) - 0.3) < 6 * math.sqrt(8 / 400)
+    one = dp.Mechanism.from_function(tenths, answers=1, neighbors="one")
+    people = dp.dataset("people", columns={"x": (0.0, 0.5)})
+    assert dp.Pipeline(x=people["x"].sum().release(made)).certify().epsilon > 0
+    with pytest.raises(dp.DeclarationError, match="rounds answers, or jumps"):
+        dp.Pipeline(x=people["x"].sum().release(one)).certify()
+    counts = dp.Mechanism.from_function(tenths, answers=3, neighbors="one")
+    assert histogram_plan(counts).certify().epsilon == pytest.approx(1)
+    boxes = prove.prove(tenths, answers=1, radius=[(0, 1)])
+    assert isinstance(boxes, prove.Proved)
+    with pytest.raises(dp.DeclarationError, match="other radii"):
+        type(made)(proof=json.dumps(boxes.document), scale=1.0)
 
 
 # --- finite domains, integers, Gaussian noise
@@ -1110,6 +1520,123 @@ def test_delta_is_enclosed() -> None:
         prove.delta(two_tests, (0, 0), (1, 1), -1)
 
 
+def normal_delta(mu: float, epsilon: float) -> float:
+    """The delta of Gaussian noise, for any real epsilon (Balle and Wang 2018)."""
+    cdf = stats.norm.cdf
+    return float(cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * cdf(-mu / 2 - epsilon / mu))
+
+
+def mixture_delta(
+    one: dict[Any, float], other: dict[Any, float], mus: dict[Any, float], epsilon: float
+) -> float:
+    """The delta of outcomes, some of which have a number with Gaussian noise beside them."""
+    total = 0.0
+    for outcome, p in one.items():
+        q, mu = other[outcome], mus.get(outcome, 0.0)
+        if mu:
+            total += p * normal_delta(mu, epsilon - math.log(p / q))
+        else:
+            total += max(0.0, p - math.exp(epsilon) * q)
+    return total
+
+
+def sum_beside_test(answers: Any, noise: Any) -> Any:
+    return answers[0] + noise.laplace(2) > 3, answers[1] + noise.gaussian(4)
+
+
+def released_if_far(answers: Any, noise: Any) -> Any:
+    if answers[0] + noise.laplace(1) > 5:
+        return answers[1] + noise.gaussian(3)
+    return None
+
+
+def vector_and_sum(answers: Any, noise: Any) -> Any:
+    rho = noise.laplace(2)
+    for i, x in enumerate(answers):
+        if x + noise.laplace(4) >= rho:
+            return i, x + noise.gaussian(5)
+    return None
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.2, pytest.param(0.5, marks=pytest.mark.slow)])
+def test_the_largest_delta_of_mixed_programs(epsilon: float) -> None:
+    """Exact deltas on grids of answers lie below the upper end, and one is at least the lower."""
+    tail = stats.laplace.sf
+
+    def tests(q: tuple[float, ...]) -> dict[Any, float]:
+        return {True: float(tail(3 - q[0], scale=2)), False: float(1 - tail(3 - q[0], scale=2))}
+
+    def release(q: tuple[float, ...]) -> dict[Any, float]:
+        return {"number": float(tail(5 - q[0])), None: float(1 - tail(5 - q[0]))}
+
+    quiet = programs.sparse_vector(2, 4)
+    outcomes = [[True], [False, True], [False, False]]
+
+    def vector(q: tuple[float, ...]) -> dict[Any, float]:
+        return {
+            len(o) if o[-1] else None: float(prove.probability(quiet, q, o)[0]) for o in outcomes
+        }
+
+    for program, law_at, mus, grid in (
+        (sum_beside_test, tests, {True: 1 / 4, False: 1 / 4}, range(-4, 9)),
+        (released_if_far, release, {"number": 1 / 3}, range(-2, 12)),
+        (vector_and_sum, vector, {1: 1 / 5, 2: 1 / 5}, (-6, 0, 6)),
+    ):
+        if program is vector_and_sum and epsilon != 0.5:
+            continue
+        found = prove.largest_delta(program, answers=2, epsilon=epsilon)
+        deltas = []
+        for q in itertools.product(grid, (-6, 0, 6) if program is vector_and_sum else (0,)):
+            one = law_at(q)
+            for d in itertools.product((1, -1), repeat=2):
+                other = law_at((q[0] + d[0], q[1] + d[1]))
+                deltas += [
+                    mixture_delta(one, other, mus, epsilon),
+                    mixture_delta(other, one, mus, epsilon),
+                ]
+        assert max(deltas) <= found.high + 1e-12
+        assert found.low <= found.high
+        if program is not vector_and_sum:  # whose grid is coarse
+            assert found.low <= max(deltas) * 1.01 + 1e-6
+        if program is sum_beside_test:  # one test of Laplace noise is less than randomized response
+            assert max(deltas) > found.high * 0.8
+
+
+def test_the_largest_delta_of_one_kind_of_noise() -> None:
+    """Gaussian noise alone exactly; two Laplace draws by quadrature; and what is refused."""
+    one = prove.largest_delta(normal_of, answers=2, epsilon=0.5, neighbors="one")
+    truth = normal_delta(1 / 3, 0.5)
+    assert one.low <= truth <= one.high
+    assert one.high == pytest.approx(truth, abs=1e-9)
+    assert one.low > truth * 0.7  # of cells of a 32nd of sigma
+    # two numbers that both move by 1, of scale 3: the sum of two losses in -1/3 to 1/3
+    pair = prove.largest_delta(two_of, answers=2, epsilon=0.5)
+
+    def inner(x: float) -> float:  # of one coordinate at x, the other's delta
+        mine = (abs(x - 1) - abs(x)) / 3
+        left = 0.5 - mine
+        if left >= 1 / 3:
+            return 0.0
+        if left <= -1 / 3:
+            return 1 - math.exp(left)
+        return 1 - math.exp((left - 1 / 3) / 2)  # (Dwork and Roth 2014: the Laplace profile)
+
+    truth, _ = quad(lambda x: stats.laplace.pdf(x, scale=3) * inner(x), -60, 60, points=[0, 1])
+    assert pair.low <= truth + 1e-9
+    assert pair.high >= truth - 1e-9
+    assert pair.high == pytest.approx(truth, abs=2e-4)
+    assert "0.666" in str(pair)
+
+    def two_sides(answers: Any, noise: Any) -> Any:
+        v = noise.gaussian(1)
+        return answers[0] + v > 0, answers[0] - v > 0
+
+    with pytest.raises(dp.DeclarationError, match="answer the neighbours' moves"):
+        prove.largest_delta(two_sides, answers=1, epsilon=1)
+    with pytest.raises(dp.DeclarationError, match="at least 0"):
+        prove.largest_delta(two_of, answers=2, epsilon=-1)
+
+
 def half_of_it(answers: Any, noise: Any) -> Any:
     return answers[0] / 2 + noise.geometric(1)
 
@@ -1243,6 +1770,49 @@ def test_the_librarys_mechanisms_are_proved(
     assert loss().pure() == pytest.approx(float(proved.least))
 
 
+def test_the_librarys_vote_is_proved() -> None:
+    """`LNMax`: a changed teacher takes a vote from one class and gives it to another."""
+    boxes = [
+        [(0, 1) if k == i else (-1, 0) if k == j else 0 for k in range(3)]
+        for i, j in itertools.combinations(range(3), 2)
+    ]
+    proved = proof_of(programs.noisy_max(3), 3, neighbors=boxes)
+    assert proved.tight
+    assert LNMax(scale=3.0).loss(1).pure() == pytest.approx(float(proved.least))
+
+
+@pytest.mark.parametrize("failure", [0.05, 0.2])
+def test_the_librarys_two_thresholds_are_not_refuted(failure: float) -> None:
+    """`BetweenThresholds`, whose loss is no pure one: exact deltas, at the stated epsilon."""
+    mechanism = dp.BetweenThresholds(scale=2.0, lower=0, upper=24, failure=failure)
+
+    def between(answers: Any, noise: Any) -> Any:
+        rho, out = noise.laplace(mechanism.scale), []
+        for x in answers:
+            noisy = x + noise.laplace(mechanism.query_scale())
+            if noisy < mechanism.lower + rho:
+                out.append(-1)
+            elif noisy >= mechanism.upper - rho:
+                out.append(1)
+            else:
+                return [*out, 0]
+        return out
+
+    stated: Any = mechanism.loss(1.0)
+    assert 0 < stated.epsilon < 10
+    largest = 0.0
+    for at, neighbor in (
+        ((0, 24), (1, 23)),
+        ((0, 0), (-1, 1)),
+        ((12, 12), (13, 11)),
+        ((25,), (24,)),
+    ):
+        low, high = prove.delta(between, at, neighbor, stated.epsilon)
+        largest = max(largest, float(high))
+        assert low <= high
+    assert largest <= failure
+
+
 def program_of(mechanism: dp.SparseVector) -> Callable[..., Any]:
     """Return what `SparseVector` does to values, as a program."""
     return programs.sparse_vector(
@@ -1297,8 +1867,9 @@ def gap_program_of(mechanism: dp.SparseVectorWithGap) -> Callable[..., Any]:
 def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) -> None:
     """For every number of values, with the stated epsilon; of the simplest no smaller one holds.
 
-    Where numbers are released of values that move together it is less than what is stated: a
-    value's move costs in its number or in its comparison.
+    Where numbers are released of values that move together it is less than what is stated: where
+    values rise, a value's move costs in its number or in its comparison; where they fall, in both,
+    and the threshold stays.
     """
     gap = isinstance(mechanism, dp.SparseVectorWithGap)
     program = gap_program_of(mechanism) if gap else program_of(mechanism)
@@ -1308,6 +1879,17 @@ def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) 
     assert verdict.least <= Fraction(stated)
     if neighbors == "each" or gap or mechanism.numeric is None:
         assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
+    else:
+        top = Fraction(mechanism.count)
+        threshold, queries, numbers = (
+            each / Fraction(scale)
+            for each, scale in (
+                (1, mechanism.scale),
+                (top, mechanism.query_scale()),
+                (top, mechanism.numeric),
+            )
+        )
+        assert verdict.least == max(threshold + max(queries, numbers), queries + numbers)
     assert verdict.tight or mechanism.count > 1 or gap
 
 

@@ -5,7 +5,7 @@ with two neighbours' answers, or says what keeps it open.
 """
 
 from adaptive_dp.prove.checker import ProofError, check
-from adaptive_dp.prove.concentrated import concentrated
+from adaptive_dp.prove.concentrated import LargestDelta, concentrated, largest_delta
 from adaptive_dp.prove.likelihood import delta, log_ratio, probability
 from adaptive_dp.prove.program import Noise, ProgramError, unroll
 from adaptive_dp.prove.scales import Calibrated, calibrate
@@ -13,6 +13,7 @@ from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, prove
 
 __all__ = [
     "Calibrated",
+    "LargestDelta",
     "Noise",
     "ProgramError",
     "ProofError",
@@ -23,6 +24,7 @@ __all__ = [
     "check",
     "concentrated",
     "delta",
+    "largest_delta",
     "log_ratio",
     "probability",
     "prove",

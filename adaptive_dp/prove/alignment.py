@@ -13,7 +13,11 @@ holds for every group with cost at most epsilon, for every d that neighbours all
 epsilon-DP. The pairs (d, s) of a cost at most epsilon are a convex set, so the corners of the
 allowed moves suffice; and where an answer only ever enters with one sign, so does its worst side.
 
-**Theorem (below).** Answers range over all of R^n, and noise is Laplace or exponential. Let C(x) be
+Numbers of the answers that are rounded to integers are answers of their own, which move by whole
+steps (`Adjacency`): then the pairs (d, s) have the moves of both, and their corners suffice.
+
+**Theorem (below).** Nothing is rounded, answers range over all of R^n, and noise is Laplace
+or exponential. Let C(x) be
 the least cost at a move x, by linear programming, over the groups of one output that have an
 interior. The probability (or density) of the output at answers M x is, up to factors that are
 polynomial in M, :math:`e^{-M C(x)}`: the least of :math:`\sum |v_j|/b_j` over the slice of a group
@@ -34,6 +38,7 @@ translation a group); the tests compare them with exact probabilities.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
@@ -50,15 +55,20 @@ from adaptive_dp.prove.exact import (
     plus,
     scaled,
 )
-from adaptive_dp.prove.program import Draw, Leaf, Node, Program, Test, Way, supports
+from adaptive_dp.prove.program import Draw, Leaf, Node, Program, Rounded, Test, Way, supports
 
 Move = tuple[Fraction, ...]
 Why = Mapping[int, Fraction]
 
-ADJACENCIES = ("each", "one", "together", "domain")
+ADJACENCIES = ("each", "one", "together", "domain", "boxes")
 
 MOST_CORNERS = 2**14
 """More corners of one group than this are not looked at."""
+
+INTEGERS = "answers of geometric noise are integers, and so are their moves: radius=1"
+
+Box = tuple[tuple[Fraction, Fraction], ...]
+"""For each answer, between which numbers it moves."""
 
 
 @frozen
@@ -70,13 +80,21 @@ class Adjacency:
     kind
         ``each``: every answer moves by at most its radius; ``one``: one of them does (or several
         by fractions of their radius that add up to at most 1: an l1 ball); ``together``: every
-        answer moves by at most its radius, and all up or all down.
+        answer moves by at most its radius, and all up or all down; ``boxes``: the move is in one of
+        some boxes, or its negative is: neighbours have no order.
     radii
-        How far each answer moves; 1 by default.
+        How far each answer moves at most.
+    boxes
+        Of ``boxes``.
+    rounded
+        What is rounded of the answers, whose moves follow. Then ``one`` is one answer: an l1 ball
+        of small moves would move many rounded numbers.
     """
 
     kind: str = field()
     radii: tuple[Fraction, ...] = field()
+    boxes: tuple[Box, ...] = ()
+    rounded: tuple[Rounded, ...] = ()
 
     @kind.validator
     def _known(self, _: object, kind: str) -> None:
@@ -90,26 +108,64 @@ class Adjacency:
         if any(r < 0 for r in radii):
             raise DeclarationError("no radius of an adjacency is negative")
 
+    @property
+    def count(self) -> int:
+        """How many numbers move: the answers, and what is rounded of them."""
+        return len(self.radii) + len(self.rounded)
+
+    def moves(self) -> tuple[Box, ...]:
+        """Return boxes that have all moves, with the corners of all moves among theirs."""
+        zero = Fraction(0)
+        found: tuple[Box, ...]
+        if self.kind == "one":
+            found = tuple(
+                tuple(ends if j == i else (zero, zero) for j in range(len(self.radii)))
+                for i, r in enumerate(self.radii)
+                for ends in ((zero, r), (-r, zero))
+            )
+        elif self.kind == "together":
+            found = tuple((zero, r) for r in self.radii), tuple((-r, zero) for r in self.radii)
+        elif self.kind == "each":
+            found = (tuple((-r, r) for r in self.radii),)
+        else:
+            down = (tuple((-high, -low) for low, high in box) for box in self.boxes)
+            found = tuple(dict.fromkeys([*self.boxes, *down]))
+        return tuple(self._with_rounded(box) for box in found)
+
+    def _with_rounded(self, box: Box) -> Box:
+        r"""Return a box with the moves of what is rounded.
+
+        Where x moves by d, between low and high: floor(x + d) is at most floor(x) + ceil(d), and so
+        is ceil. Halves to even are within 1/2 of x, so that they move by at most d + 1; not at all
+        where d = 0, not against d, and by d where d is an even integer. All of it from below too.
+        """
+        ends = list(box)
+        for each in self.rounded:
+            low = high = Fraction(0)
+            for name, value in each.form.items():
+                if name != "1":
+                    its = [value * end for end in ends[int(name[1:])]]
+                    low, high = low + min(its), high + max(its)
+            ends.append((-_most(each.kind, -low), _most(each.kind, high)))
+        return tuple(ends)
+
     def corners(self, signs: Sequence[frozenset[int]], *, integers: bool = False) -> Iterator[Move]:
         """Yield the moves that suffice, where answer i enters with the signs ``signs[i]``.
 
         Of +1 alone (a larger answer makes its conditions hold) the least move is the worst. Where
-        moves must be integers, those between the corners are moves of their own.
+        moves must be integers, those between the corners are moves of their own. No move at all
+        needs no answer.
         """
-        zero = Fraction(0)
-        if self.kind == "one":
-            for i, r in enumerate(self.radii):
-                for side in (1, -1):
-                    if -side in signs[i]:
-                        yield tuple(side * r if j == i else zero for j in range(len(self.radii)))
-            return
-        for low, high in {"each": [(-1, 1)], "together": [(0, 1), (-1, 0)]}[self.kind]:
+        seen: set[Move] = set()
+        for box in self.moves():
             options: list[list[Fraction]] = []
-            for r, found in zip(self.radii, signs, strict=True):
+            for (low, high), found in zip(box, signs, strict=True):
                 sides = ([low] if 1 in found else []) + ([high] if -1 in found else [])
-                if integers and len(sides) == 2 and low == -high:
-                    sides = [low, 0, high]
-                options.append([r * side for side in sides] or [zero])
+                if integers and any(side.denominator != 1 for side in sides):
+                    raise DeclarationError(INTEGERS)
+                if integers and len(sides) == 2:
+                    sides = [Fraction(x) for x in range(int(low), int(high) + 1)]
+                options.append(list(dict.fromkeys(sides)) or [Fraction(0)])
             size = 1
             for each in options:
                 size *= len(each)
@@ -117,7 +173,19 @@ class Adjacency:
                 raise DeclarationError(
                     f"{size} corners of the neighbours' moves: prove it for fewer answers"
                 )
-            yield from itertools.product(*options)
+            for move in itertools.product(*options):
+                if any(move) and move not in seen:
+                    seen.add(move)
+                    yield move
+
+
+def _most(kind: str, high: Fraction) -> Fraction:
+    """Return how far a rounded number moves up at most, where the number does by up to high."""
+    if kind != "even":
+        return Fraction(math.ceil(high))
+    if high <= 0 or (high.denominator == 1 and high % 2 == 0):
+        return max(high, Fraction(0)) if high.denominator == 1 else Fraction(0)
+    return Fraction(math.floor(high) + 1)
 
 
 @frozen
@@ -216,6 +284,9 @@ class Joined:
         Why every positive value is possible whatever the answers and the other draws are.
     epsilon
         The cost.
+    steps
+        Whether it is shown of neighbours alone, and not of t times their moves: where what is
+        returned jumps with the answers, moves of t cost as whole ones.
     """
 
     groups: tuple[int, ...]
@@ -225,6 +296,7 @@ class Joined:
     pairs: tuple[Why, ...]
     cover: Cover
     epsilon: Fraction
+    steps: bool = False
 
 
 Cover = Mapping[str, "Why | int | tuple[Cover, ...]"]
@@ -463,13 +535,14 @@ def align(group: Group, move: Move) -> Aligned:
 
 def search(program: Program, adjacency: Adjacency, claim: Fraction | None = None) -> Bounds:
     """Return the bounds of a program's loss, with the groups that show them."""
+    adjacency = attrs.evolve(adjacency, rounded=program.rounded)
     groups = tuple(
         attrs.evolve(
             group,
             moves=tuple(
                 align(group, move)
                 for move in adjacency.corners(
-                    signs_of(group, program.answers), integers=in_integers(group.draws)
+                    signs_of(group, program.width), integers=in_integers(group.draws)
                 )
             ),
         )
@@ -493,6 +566,16 @@ def search(program: Program, adjacency: Adjacency, claim: Fraction | None = None
     # both bounds are theorems: if they contradict each other the library is wrong
     assert upper is None or (lower is not None and lower <= upper)
     return Bounds(groups, tuple(joined), upper, lower, worst)
+
+
+def corners_of(program: Program, relation: Adjacency) -> int:
+    """Return how many moves would have to be answered, of all paths: about what a search takes."""
+    boxes = len(relation.moves())
+    total = 0
+    for path in program.paths():
+        both = sum(len(each) == 2 for each in signs_of(_single(path), program.width))
+        total += boxes * 2**both
+    return total
 
 
 def _by_output(groups: Sequence[Group]) -> dict[str, list[int]]:
@@ -537,6 +620,8 @@ def _lower(
     """Return the largest lower bound that is found: of C(x + d) - C(x), over outputs, x and d."""
     best: Fraction | None = Fraction(0)
     worst: Worst | None = None
+    if program.rounded:  # rounded numbers do not range over all of R^n
+        return best, worst
     n = program.answers
     zero = (Fraction(0),) * n
     for places in _by_output(groups).values():
@@ -593,23 +678,40 @@ MOST_JOINED = 32
 """More groups of one output than this are not joined: pairs are looked at."""
 
 
-def moves_allowed(relation: Adjacency) -> list[Inequality]:
-    """Return the neighbours' moves ``d0, d1, ...`` at ``t`` times the radii, as inequalities."""
+System = tuple[Mapping[str, Form], list[Inequality]]
+"""The answers after a move, and what holds of the move."""
+
+
+def systems(relation: Adjacency, steps: bool) -> list[System]:
+    """Return the neighbours' moves ``d0, d1, ...`` at ``t`` times what they allow.
+
+    As inequalities: of all moves together, or of each box by itself.
+    """
     one = Fraction(1)
     n = range(len(relation.radii))
+    radii = relation.radii
     time = Inequality({"t": one}, False)
+    if relation.kind == "boxes" or relation.rounded or steps:
+        found: list[System] = []
+        for box in relation.moves():
+            near = [time]
+            for i, (low, high) in enumerate(box):
+                near.append(Inequality(plus({f"d{i}": one}, {"t": -low}), False))
+                near.append(Inequality(plus({f"d{i}": -one}, {"t": high}), False))
+            found.append((_moved(range(len(box))), near))
+        return found
     if relation.kind == "one":  # d = p - m, with sum (p + m) / r <= t
         room: dict[str, Fraction] = {"t": one}
         signs = []
         for i in n:
             for side in "pm":
                 signs.append(Inequality({f"{side}{i}": one}, False))
-                if relation.radii[i]:
-                    room[f"{side}{i}"] = -1 / relation.radii[i]
+                if radii[i]:
+                    room[f"{side}{i}"] = -1 / radii[i]
                 else:
                     signs.append(Inequality({f"{side}{i}": -one}, False))
-        return [time, *signs, Inequality(room, False)]
-    radii = relation.radii
+        after = {f"q{i}": {f"q{i}": one, f"p{i}": one, f"m{i}": -one} for i in n}
+        return [(after, [time, *signs, Inequality(room, False)])]
     near = [
         Inequality({f"d{i}": Fraction(sign), "t": radii[i]}, False) for i in n for sign in (1, -1)
     ]
@@ -621,13 +723,11 @@ def moves_allowed(relation: Adjacency) -> list[Inequality]:
             for j in n
             if i != j and radii[i] and radii[j]
         ]
-    return [time, *near]
+    return [(_moved(n), [time, *near])]
 
 
-def _moved_answer(relation: Adjacency, i: int) -> Form:
-    if relation.kind == "one":
-        return {f"q{i}": Fraction(1), f"p{i}": Fraction(1), f"m{i}": Fraction(-1)}
-    return {f"q{i}": Fraction(1), f"d{i}": Fraction(1)}
+def _moved(places: range) -> dict[str, Form]:
+    return {f"q{i}": {f"q{i}": Fraction(1), f"d{i}": Fraction(1)} for i in places}
 
 
 def _replaced(form: Form, by: Mapping[str, Form]) -> dict[str, Fraction]:
@@ -653,7 +753,8 @@ def join(
     the density of y, the integral over the other draws of that of v_k(q, y), changes by a factor of
     at most :math:`e^\epsilon` between neighbours. For several expressions the sizes over scales add
     up. Conditions in which a draw takes part may be taken as closed: their boundaries have
-    probability 0.
+    probability 0. Where this fails, since y jumps with the answers, (1) is asked at t = 1 alone,
+    and that the draw is unique at t = 0, both with the conditions as they are.
     """
     members = [groups[i] for i in places]
     first = members[0]
@@ -667,17 +768,12 @@ def join(
     if solved is None:
         return None
     scales = {d.index: d.scale for d in first.draws}
-    allowed = moves_allowed(relation)
-    pairs: list[Why] = []
-    for one in members:
-        for other in members:
-            for signs in itertools.product((1, -1), repeat=count):
-                why = contradiction(
-                    pair_system(one, other, allowed, relation, solved, signs, scales, epsilon)
-                )
-                if why is None:
-                    return None
-                pairs.append(why)
+    for steps in (False, True):
+        pairs = _pairs(members, systems(relation, steps), solved, scales, epsilon, steps)
+        if pairs is not None:
+            break
+    else:
+        return None
     for positive in itertools.product((False, True), repeat=count):
         bounds = _bounded(members, positive)
         if bounds is None:
@@ -687,8 +783,43 @@ def join(
         regions = [solved_region(group, solved) for group in members]
         cover = _covered(start, regions, list(range(len(regions))))
         if cover is not None:
-            return Joined(tuple(places), solved, positive, bounds, tuple(pairs), cover, epsilon)
+            whys = tuple(pairs)
+            return Joined(tuple(places), solved, positive, bounds, whys, cover, epsilon, steps)
     return None
+
+
+def _pairs(
+    members: Sequence[Group],
+    moves: Sequence[System],
+    solved: Sequence[int],
+    scales: Mapping[int, Fraction],
+    epsilon: Fraction,
+    steps: bool,
+) -> list[Why] | None:
+    """Return why no two groups are further apart than epsilon; None if some are."""
+    found: list[Why] = []
+    for system, (one, other) in itertools.product(moves, itertools.product(members, members)):
+        for claim, time in claims(solved, scales, epsilon, steps):
+            why = contradiction(pair_system(one, other, system, solved, claim, time))
+            if why is None:
+                return None
+            found.append(why)
+    return found
+
+
+def claims(
+    solved: Sequence[int], scales: Mapping[int, Fraction], epsilon: Fraction, steps: bool
+) -> Iterator[tuple[Form, int | None]]:
+    """Yield what cannot be positive of two groups, and at which t: None for any t."""
+    one = Fraction(1)
+    for signs in itertools.product((1, -1), repeat=len(solved)):
+        cost: Form = {"t": -epsilon}
+        for k, sign in zip(solved, signs, strict=True):
+            cost = plus(cost, {f"w{k}": sign / scales[k], f"v{k}": -sign / scales[k]})
+        yield cost, 1 if steps else None
+    if steps:  # at t = 0 the draw is unique
+        for k, sign in itertools.product(solved, (1, -1)):
+            yield {f"w{k}": sign * one, f"v{k}": -sign * one}, 0
 
 
 def _solving(members: Sequence[Group]) -> tuple[int, ...] | None:
@@ -715,33 +846,25 @@ def _solving(members: Sequence[Group]) -> tuple[int, ...] | None:
 def pair_system(
     one: Group,
     other: Group,
-    allowed: Sequence[Inequality],
-    relation: Adjacency,
+    moves: System,
     solved: Sequence[int],
-    signs: Sequence[int],
-    scales: Mapping[int, Fraction],
-    epsilon: Fraction,
+    claim: Form,
+    time: int | None,
 ) -> list[Inequality]:
     """Return what cannot hold if a move costs at most epsilon: two groups, one y, a larger move."""
-    after: dict[str, Form] = {
-        f"q{i}": _moved_answer(relation, i) for i in range(len(relation.radii))
-    }
-    after |= {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
+    answers, allowed = moves
+    after = dict(answers) | {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
     system = conditions_of(one)
     system += [Inequality(_replaced(each.form, after), each.strict) for each in other.region]
     for form, its in zip(one.leaf.forms, other.leaf.forms, strict=True):
         difference = plus(form, scaled(_replaced(its, after), -1))
         system += [Inequality(difference, False), Inequality(scaled(difference, -1), False)]
-    cost: Form = {"t": -epsilon}
-    for k, sign in zip(solved, signs, strict=True):
-        weight = sign / scales[k]
-        cost = plus(cost, {f"w{k}": weight, f"v{k}": -weight})
-    # closed: a supremum over the closure is an upper bound
-    return [
-        *(Inequality(each.form, False) for each in system),
-        *allowed,
-        Inequality(cost, True),
-    ]
+    if time is None:  # closed: a supremum over the closure is an upper bound
+        system = [Inequality(each.form, False) for each in system]
+    else:
+        at = {"t": Fraction(1), "1": Fraction(-time)}
+        system += [Inequality(at, False), Inequality(scaled(at, -1), False)]
+    return [*system, *allowed, Inequality(claim, True)]
 
 
 def solved_region(group: Group, solved: Sequence[int]) -> list[Inequality]:

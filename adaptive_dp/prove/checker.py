@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -180,37 +181,96 @@ def impossible(node: Mapping[str, Any], branch: bool, conditions: list[Condition
     return absent
 
 
+Box = tuple[tuple[Fraction, Fraction], ...]
+"""For each answer, between which numbers it moves."""
+
+ROUNDINGS: Mapping[str, Callable[[Fraction], int]] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "even": round,
+}
+
+
+def most(kind: str, high: Fraction) -> Fraction:
+    """Return how far up a rounded number moves at most, where the number does by up to high."""
+    require(kind in ROUNDINGS, "an unknown kind of rounding")
+    if kind != "even":  # floor(x + d) <= floor(x) + ceil(d), and ceil as well
+        return Fraction(math.ceil(high))
+    if high <= 0:  # it does not move against the number
+        return Fraction(0)
+    # within 1/2 of it before and after: by d + 1 at most; an even integer moves halves alike
+    return high if high % 2 == 0 else Fraction(math.floor(high) + 1)
+
+
+def boxes(document: Mapping[str, Any]) -> list[Box]:
+    """Return boxes that have all moves of the answers, and of what is rounded of them."""
+    kind, radii = document["neighbors"], [exact(r) for r in document["radii"]]
+    require(document["answers"] == len(radii) > 0, "one radius for each answer")
+    require(all(r >= 0 for r in radii), "no radius is negative")
+    zero = Fraction(0)
+    found: list[Box] = []
+    if kind == "one":
+        for i, r in enumerate(radii):
+            for ends in ((zero, r), (-r, zero)):
+                found.append(tuple(ends if j == i else (zero, zero) for j in range(len(radii))))
+    elif kind == "together":
+        found = [tuple((zero, r) for r in radii), tuple((-r, zero) for r in radii)]
+    elif kind == "each":
+        found = [tuple((-r, r) for r in radii)]
+    else:
+        require(kind == "boxes", "an unknown relation of neighbours")
+        for written in document["boxes"]:
+            box = tuple((exact(low), exact(high)) for low, high in written)
+            require(len(box) == len(radii), "a box has ends for each answer")
+            require(all(low <= high for low, high in box), "a box ends above where it begins")
+            found.append(box)
+        require(bool(found), "no box of moves")
+        # neighbours have no order: both directions
+        found += [tuple((-high, -low) for low, high in box) for box in found]
+    for each in document.get("rounded", []):
+        form = read_form(each["form"])
+        width = len(found[0])
+        require(form.keys() <= {"1", *(f"q{i}" for i in range(width))}, "rounded of answers alone")
+        for k, box in enumerate(found):
+            its = [[v * end for end in box[int(n[1:])]] for n, v in form.items() if n != "1"]
+            low, high = sum(map(min, its), zero), sum(map(max, its), zero)
+            ends = -most(each["kind"], -low), most(each["kind"], high)
+            found[k] = (*box, ends)
+    return found
+
+
+def extended(document: Mapping[str, Any], answers: Sequence[Fraction]) -> list[Fraction]:
+    """Return answers, and after them what is rounded of them."""
+    values = list(answers)
+    for each in document.get("rounded", []):
+        form = read_form(each["form"])
+        total = sum((v * values[int(n[1:])] for n, v in form.items() if n != "1"), form.get("1", 0))
+        values.append(Fraction(ROUNDINGS[each["kind"]](Fraction(total))))
+    return values
+
+
 def corners(
-    kind: str, radii: Sequence[Fraction], rows: Sequence[Form], *, integers: bool = False
-) -> Iterator[Any]:
+    moves: Sequence[Box], rows: Sequence[Form], *, integers: bool = False
+) -> Iterator[tuple[Fraction, ...]]:
     """Yield the moves of answers that a group must answer: of one-sided answers the worse side.
 
-    Integers do not move by fractions: 0 is a move of its own, between the sides.
+    Integers do not move by fractions: those between the ends are moves of their own. Where nothing
+    moves, nothing needs to.
     """
-    require(not integers or all(r == 1 for r in radii), "integers move by 1")
-    n = len(radii)
+    n = len(moves[0])
     signs = [
         {1 if row.get(f"q{i}", 0) > 0 else -1 for row in rows if row.get(f"q{i}")} for i in range(n)
     ]
-    if kind == "one":
-        for i, r in enumerate(radii):
-            for side in (1, -1):
-                if -side in signs[i]:
-                    yield tuple(side * r if j == i else Fraction(0) for j in range(n))
-        return
-    boxes = {"each": [(-1, 1)], "together": [(0, 1), (-1, 0)]}
-    require(kind in boxes, "an unknown relation of neighbours")
-    for low, high in boxes[kind]:
-        yield from itertools.product(
-            *(
-                sorted(
-                    {r * side for side, sign in ((low, 1), (high, -1)) if sign in found}
-                    | ({Fraction(0)} if integers and len(found) == 2 and low == -high else set())
-                )
-                or [Fraction(0)]
-                for r, found in zip(radii, signs, strict=True)
-            )
-        )
+    for box in moves:
+        options: list[list[Fraction]] = []
+        for (low, high), found in zip(box, signs, strict=True):
+            sides = {low if sign > 0 else high for sign in found} or {Fraction(0)}
+            if integers:
+                require(all(side.denominator == 1 for side in sides), "integers move by integers")
+                if len(found) == 2:
+                    sides = {Fraction(x) for x in range(int(low), int(high) + 1)}
+            options.append(sorted(sides))
+        yield from (move for move in itertools.product(*options) if any(move))
 
 
 def check(document: Mapping[str, Any]) -> Fraction:
@@ -261,9 +321,8 @@ def check(document: Mapping[str, Any]) -> Fraction:
 def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
     """Check that one move of Gaussian noise answers each corner, on all paths; return rho."""
     rho = exact(document["rho"])
-    radii = [exact(r) for r in document["radii"]]
-    require(document["answers"] == len(radii) > 0, "one radius for each answer")
-    require(all(r >= 0 for r in radii), "no radius is negative")
+    allowed = boxes(document)
+    width = len(allowed[0])
     paths = dict(walk(document["program"], (), impossible))
     draws = next(iter(paths.values()))[0]
     rows: list[Form] = []
@@ -272,11 +331,11 @@ def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
         rows += [form for form, _ in conditions]
         rows += [*forms, *({n: -v for n, v in form.items()} for form in forms)]
     require(all(kind == "gaussian" for kind, _ in draws), "all noise is Gaussian")
-    known = {"1", *(f"q{i}" for i in range(len(radii))), *(f"v{i}" for i in range(len(draws)))}
+    known = {"1", *(f"q{i}" for i in range(width)), *(f"v{i}" for i in range(len(draws)))}
     require(all(row.keys() <= known for row in rows), "an answer or a draw that there is not")
     table = {tuple(map(exact, each["answers"])): each["noise"] for each in document["moves"]}
-    ends = [{f"q{i}": Fraction(s)} for i in range(len(radii)) for s in (1, -1)]
-    for move in corners(document["neighbors"], radii, ends):
+    ends = [{f"q{i}": Fraction(s)} for i in range(width) for s in (1, -1)]
+    for move in corners(allowed, ends):
         require(move in table, "a corner of the neighbours' moves is missing")
         moved = {f"q{i}": value for i, value in enumerate(move)}
         cost = Fraction(0)
@@ -292,18 +351,25 @@ def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
 
 
 def exponential_exceeds(epsilon: Fraction, ratio: Fraction) -> bool:
-    """Whether a partial sum of the series of e^epsilon, which is below it, is at least a ratio."""
-    total = term = Fraction(1)
-    for k in range(1, 400):
-        if total >= ratio:
-            return True
-        term *= epsilon / k
-        if term < Fraction(1, 10**40) and k > epsilon:
-            return False
-        # rounded down: fractions stay short, and the sum below
-        term = Fraction(int(term * 10**60), 10**60)
-        total += term
-    return total >= ratio
+    """Whether a number that is below e^epsilon, for epsilon of at least 0, is at least a ratio.
+
+    It is the power of a partial sum of the series, rounded down to 100 digits after the point.
+    False says nothing of a ratio that is as near to e^epsilon as that.
+    """
+    times = max(1, math.ceil(epsilon))
+    part = epsilon / times  # at most 1: of the series 75 terms leave less than 1e-100
+    base = term = Fraction(1)
+    for k in range(1, 75):
+        term *= part / k
+        term = Fraction(int(term * 10**120), 10**120)
+        base += term
+    power = Fraction(1)
+    while times and power < ratio:
+        if times % 2:
+            power = Fraction(int(power * base * 10**100), 10**100)
+        # at least 1: what comes after does not make the product smaller
+        times, base = times // 2, Fraction(int(min(base, ratio) ** 2 * 10**100), 10**100)
+    return power >= ratio
 
 
 def _check_laws(document: Mapping[str, Any], epsilon: Fraction) -> Fraction:
@@ -339,11 +405,9 @@ def _check(document: Mapping[str, Any]) -> Fraction:
 
         return check_every(document)
     nodes = document["program"]
-    radii = [exact(r) for r in document["radii"]]
-    require(document["answers"] == len(radii) > 0, "one radius for each answer")
-    require(all(r >= 0 for r in radii), "no radius is negative")
+    allowed = boxes(document)
     paths = dict(walk(nodes, (), impossible))
-    known = {"1", *(f"q{i}" for i in range(len(radii)))}
+    known = {"1", *(f"q{i}" for i in range(len(allowed[0])))}
     for draws, conditions, _, forms in paths.values():
         drawn = {f"v{i}" for i in range(len(draws))}
         for form in (*(form for form, _ in conditions), *forms):
@@ -373,7 +437,7 @@ def _check(document: Mapping[str, Any]) -> Fraction:
             continue
         table = {tuple(map(exact, each["answers"])): each["noise"] for each in group["moves"]}
         whole = any(kind == "geometric" for kind, _ in draws)
-        for move in corners(document["neighbors"], radii, [*rising, *fixed], integers=whole):
+        for move in corners(allowed, [*rising, *fixed], integers=whole):
             require(move in table, "a corner of the neighbours' moves is missing")
             moved = {f"q{i}": value for i, value in enumerate(move)}
             cost = Fraction(0)
@@ -399,7 +463,8 @@ def _check(document: Mapping[str, Any]) -> Fraction:
         require(sorted(members) == all_of_it, "joined groups are all that return the same")
         its = exact(each["epsilon"])
         require(its <= epsilon, "joined groups cost more than epsilon")
-        _check_joined(each, [parts[i] for i in members], document["neighbors"], radii, its)
+        systems = spread(document, bool(each.get("steps")))
+        _check_joined(each, [parts[i] for i in members], systems, its)
     return epsilon
 
 
@@ -441,9 +506,25 @@ def replaced(form: Form, by: Mapping[str, Form]) -> Form:
     return added(*((v, by.get(name, {name: Fraction(1)})) for name, v in form.items()))
 
 
-def spread(kind: str, radii: Sequence[Fraction]) -> tuple[dict[str, Form], list[Condition]]:
-    """Return the answers after a move of t times what neighbours allow, and what holds of moves."""
+def spread(
+    document: Mapping[str, Any], steps: bool
+) -> list[tuple[dict[str, Form], list[Condition]]]:
+    """Return the answers after a move of t times what neighbours allow, and what holds of moves.
+
+    Of all moves together, or of each box by itself.
+    """
     one = Fraction(1)
+    kind, radii = document["neighbors"], [exact(r) for r in document["radii"]]
+    if kind == "boxes" or document.get("rounded") or steps:
+        found: list[tuple[dict[str, Form], list[Condition]]] = []
+        for box in boxes(document):
+            between: list[Condition] = [({"t": one}, False)]
+            for i, (low, high) in enumerate(box):
+                between.append((added((1, {f"d{i}": one}), (-low, {"t": one})), False))
+                between.append((added((-1, {f"d{i}": one}), (high, {"t": one})), False))
+            moved = {f"q{i}": {f"q{i}": one, f"d{i}": one} for i in range(len(box))}
+            found.append((moved, between))
+        return found
     time: Condition = ({"t": one}, False)
     if kind == "one":
         after = {f"q{i}": {f"q{i}": one, f"p{i}": one, f"m{i}": -one} for i in range(len(radii))}
@@ -455,7 +536,7 @@ def spread(kind: str, radii: Sequence[Fraction]) -> tuple[dict[str, Form], list[
                     signs.append(({f"{side}{i}": -one}, False))
         room: Form = {"t": one}
         room |= {f"{s}{i}": -1 / r for i, r in enumerate(radii) if r for s in "pm"}
-        return after, [time, *signs, (room, False)]
+        return [(after, [time, *signs, (room, False)])]
     after = {f"q{i}": {f"q{i}": one, f"d{i}": one} for i in range(len(radii))}
     near = [time]
     for i, r in enumerate(radii):  # each within r t of 0
@@ -466,14 +547,13 @@ def spread(kind: str, radii: Sequence[Fraction]) -> tuple[dict[str, Form], list[
             for j, other in enumerate(radii):
                 if i != j and r and other:
                     near.append(({f"d{i}": 1 / r, f"d{j}": -1 / other, "t": one}, False))
-    return after, near
+    return [(after, near)]
 
 
 def _check_joined(
     written: Mapping[str, Any],
     parts: Sequence[Part],
-    kind: str,
-    radii: Sequence[Fraction],
+    systems: Sequence[tuple[dict[str, Form], list[Condition]]],
     epsilon: Fraction,
 ) -> None:
     """Check that one draw takes up the difference of each expression; see `alignment.join`."""
@@ -489,23 +569,33 @@ def _check_joined(
                 coefficient = form.get(f"v{k}", Fraction(0))
                 require(coefficient == first.get(f"v{k}", 0), "it enters in one way")
                 require(bool(coefficient) == (i == j), "it enters its own expression alone")
-    after, allowed = spread(kind, radii)
-    after |= {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
     whys = iter(written["pairs"])
-    for one in parts:
-        for other in parts:
-            for signs in itertools.product((1, -1), repeat=len(solved)):
-                system = [(form, False) for form, _ in one[0]]
-                system += [(replaced(form, after), False) for form, _ in other[0]]
-                for form, its in zip(one[3], other[3], strict=True):
-                    difference = added((1, form), (-1, replaced(its, after)))
-                    system += [(difference, False), (added((-1, difference)), False)]
-                cost: Form = {"t": -epsilon}
-                for k, sign in zip(solved, signs, strict=True):
-                    moved = {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}
-                    cost = added((1, cost), (sign / draws[k][1], moved))
-                system += [*allowed, (cost, True)]
-                require(contradict(system, next(whys, {})), "a draw moves by more than epsilon")
+    steps = bool(written.get("steps"))
+    claims: list[tuple[Form, int]] = []  # what is not positive, and at which t
+    for signs in itertools.product((1, -1), repeat=len(solved)):
+        cost: Form = {"t": -epsilon}
+        for k, sign in zip(solved, signs, strict=True):
+            moved = {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}
+            cost = added((1, cost), (sign / draws[k][1], moved))
+        claims.append((cost, 1))
+    if steps:  # between neighbours alone; and what is drawn is one number
+        for k, sign in itertools.product(solved, (1, -1)):
+            claims.append(({f"w{k}": Fraction(sign), f"v{k}": Fraction(-sign)}, 0))
+    for answers, allowed in systems:
+        after = answers | {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
+        for one, other in itertools.product(parts, parts):
+            # of t times neighbours' moves: closed, as a supremum may be
+            system = [(form, strict and steps) for form, strict in one[0]]
+            system += [(replaced(form, after), strict and steps) for form, strict in other[0]]
+            for form, its in zip(one[3], other[3], strict=True):
+                difference = added((1, form), (-1, replaced(its, after)))
+                system += [(difference, False), (added((-1, difference)), False)]
+            for claim, time in claims:
+                at = {"t": Fraction(1), "1": Fraction(-time)}
+                whole = [(at, False), (added((-1, at)), False)] if steps else []
+                why = next(whys, {})
+                every = [*system, *whole, *allowed, (claim, True)]
+                require(contradict(every, why), "a draw moves by more than epsilon")
     positive = [bool(each) for each in written["positive"]]
     require(len(positive) == len(forms), "of each expression, whether it is positive")
     for part, its_whys in zip(parts, written["bounds"], strict=True):

@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from adaptive_dp.prove import check_every
-from adaptive_dp.prove.checker import Drawn, Form, read_condition, read_form, require
+from adaptive_dp.prove.checker import (
+    Drawn,
+    Form,
+    ProofError,
+    extended,
+    read_condition,
+    read_form,
+    require,
+)
 
 
 class _Script:
@@ -73,13 +81,20 @@ def compare(
         answers = [
             Fraction(random.randrange(-999, 999), 333) * size for _ in range(document["answers"])
         ]
-        noise.point.update({f"q{i}": value for i, value in enumerate(answers)})
+        noise.point.update({f"q{i}": value for i, value in enumerate(extended(document, answers))})
         given = np.empty(len(answers), dtype=object)
         given[:] = answers
-        returned = _plain(function(given, noise))
+        returned = _ran(function, given, noise)
         drawn, expected = _run(nodes, noise.point)
         require(drawn == noise.asked, "the function draws other noise than the program")
         require(_alike(returned, expected), "the function returns something else than the program")
+
+
+def _ran(function: Callable[..., Any], given: Any, noise: _Script) -> Any:
+    try:
+        return _plain(function(given, noise))
+    except Exception as error:
+        raise ProofError(f"it fails there: {type(error).__name__}: {error}") from None
 
 
 def _run(nodes: Sequence[Mapping[str, Any]], point: Form) -> tuple[list[Drawn], Any]:
@@ -108,7 +123,7 @@ def _compare_every(
         answers = [Fraction(random.randrange(-999, 999), 333) * size for _ in range(trial % 7)]
         given = np.empty(len(answers), dtype=object)
         given[:] = answers
-        returned = _plain(function(given, noise))
+        returned = _ran(function, given, noise)
         drawn = list[Drawn]()
         emitted: list[Any] = []
         state: Any = None

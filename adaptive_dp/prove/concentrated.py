@@ -12,30 +12,67 @@ The least such norm is convex in d, so the corners of the allowed moves suffice.
 returns expressions alone, whatever the path, their law is normal, and the least norm is the exact
 distance: no smaller rho holds.
 
+**Theorem (Gaussian noise beside other noise).** Let there be, for a move d of the answers, one move
+s of all Gaussian draws, and for each group of paths a move of its other draws, which together map
+the group into itself at q + d and leave what it returns where it is, at a cost of the other draws
+of at most a; and the same for the move -d, with -s. Reveal the Gaussian draws v first, u = v before
+the move and u = v - s after it: a Gaussian pair with :math:`\mu^2 = \sum s_j^2 / \sigma_j^2`.
+Given u, the draws that are left answer the move, group by group, at a cost of a: the conditional
+laws are within :math:`e^{\pm a}` of each other. So the program is a function of the adaptive
+composition of Gaussian noise with an a-DP mechanism, and its delta at most that of the two
+dominating pairs' product (Zhu, Dong and Wang 2022, theorem 10). Draws on some paths alone count as
+drawn on all. Where one move of Laplace draws answers all groups, it is a product of shifted laws,
+each dominated by that of a larger shift.
+
 It is a quadratic programme; a move is looked for by adding violated conditions to the equations
 one by one, so that it need not be the least where conditions bind: then it is a bound all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+import attrs
+from attrs import frozen
+
+from accountants import Guarantee, Laplace, PrivacyLoss, Sequential, Spend
+from accountants.losses.gaussian import GaussianBound
+from accountants.losses.given import PureBound
+from accountants.numerics import up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.prove import checker
-from adaptive_dp.prove.alignment import Move
-from adaptive_dp.prove.exact import Form, shown_number
-from adaptive_dp.prove.program import ProgramError, unroll
+from adaptive_dp.prove.alignment import (
+    Adjacency,
+    Group,
+    Move,
+    align,
+    conditions_of,
+    groups_of,
+    in_integers,
+)
+from adaptive_dp.prove.exact import Form, Inequality, plus, scaled, shown_number, value_of
+from adaptive_dp.prove.likelihood import delta_of
+from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, unroll
+from adaptive_dp.prove.program import Test as Branch
 from adaptive_dp.prove.verdicts import (
+    Neighbors,
     Proved,
+    Radius,
     Result,
     Undecided,
     adjacency,
     nodes_of,
+    relation_of,
+    starts_of,
 )
 
 ZERO = Fraction(0)
+MOST_LOOKED_AT = 6
+"""So many pairs of answers are looked at for the lower end of a largest delta."""
 
 
 def concentrated(
@@ -43,8 +80,8 @@ def concentrated(
     *,
     answers: int,
     rho: float | Fraction | None = None,
-    neighbors: str = "each",
-    radius: float | Sequence[float] = 1,
+    neighbors: Neighbors = "each",
+    radius: Radius = 1,
 ) -> Result:
     r"""Prove that a program with Gaussian noise is rho-zCDP, or say what keeps it open.
 
@@ -76,7 +113,7 @@ def concentrated(
     The worst move costs 13/72; no smaller rho holds...
     """
     program = unroll(function, answers)
-    relation = adjacency(neighbors, answers, radius)
+    relation = attrs.evolve(adjacency(neighbors, answers, radius), rounded=program.rounded)
     claim = None if rho is None else Fraction(repr(float(rho)) if isinstance(rho, float) else rho)
     if claim is not None and claim < 0:
         raise DeclarationError(f"rho must be at least 0, got {rho!r}")
@@ -96,7 +133,7 @@ def concentrated(
     scales = {f"v{draw.index}": draw.scale for draw in draws}
     moves: list[tuple[Move, dict[str, Fraction], Fraction]] = []
     binding = False
-    for move in relation.corners([frozenset({1, -1})] * answers):
+    for move in relation.corners([frozenset({1, -1})] * program.width):
         found = _least_norm(rising, fixed, move, scales)
         if found is None:
             return Undecided(
@@ -114,15 +151,14 @@ def concentrated(
             program.name, answers, relation, claim, 0.0, float(least),
             "rho, and not epsilon: a move of the draws costs more than the claim.",
         )  # fmt: skip
-    everywhere = all(_distinct(path.leaf.forms) == fixed for path in paths)
+    everywhere = not program.rounded and all(_distinct(path.leaf.forms) == fixed for path in paths)
     epsilon = least if claim is None else claim
     nodes, _ = nodes_of(program)
     document = {
         "format": checker.FORMAT,
         "name": program.name,
         "answers": answers,
-        "neighbors": relation.kind,
-        "radii": [str(r) for r in relation.radii],
+        **relation_of(program, relation),
         "rho": str(epsilon),
         "program": nodes,
         "moves": [
@@ -220,3 +256,327 @@ def _solved(
         * sum((v * row.get(name, ZERO) for v, row in zip(y, rows, strict=True)), ZERO)
         for name, scale in scales.items()
     }
+
+
+@frozen
+class LargestDelta:
+    """Bounds of the delta that an epsilon needs, over all neighbours.
+
+    Parameters
+    ----------
+    low
+        Two neighbours need as much: those at ``at`` and ``neighbor``.
+    high
+        None need more.
+    pure, mu
+        What `high` is of: an adaptive composition of pure loss with mu-Gaussian DP.
+    """
+
+    low: float
+    high: float
+    pure: float
+    mu: float
+    at: tuple[Fraction, ...] | None
+    neighbor: tuple[Fraction, ...] | None
+
+    def __str__(self) -> str:
+        lines = [
+            f"delta is {self.low:.6g} to {self.high:.6g}, of all neighbours.",
+            f"Its loss is at most {self.pure:.9g}-DP, composed with {self.mu:.9g}-Gaussian DP.",
+        ]
+        if self.at is not None and self.neighbor is not None:
+            pair = (f"({', '.join(map(shown_number, x))})" for x in (self.at, self.neighbor))
+            lines.append(f"Answers {' and '.join(pair)} need as much as the lower end.")
+        return "\n".join(lines)
+
+
+def largest_delta(
+    function: Callable[..., Any],
+    *,
+    answers: int,
+    epsilon: float,
+    neighbors: Neighbors = "each",
+    radius: Radius = 1,
+) -> LargestDelta:
+    """Return proven bounds of the delta that an epsilon needs, over all neighbouring answers.
+
+    For programs that mix Gaussian noise with other noise, and for either alone.
+
+    Parameters
+    ----------
+    function, answers, neighbors, radius
+        As of `prove`.
+    epsilon
+        The claim's epsilon.
+
+    Returns
+    -------
+    LargestDelta
+        The upper end is of a composition; the lower one of two vectors of answers, and of what is
+        returned, of numbers whether they are above some bounds.
+
+    Raises
+    ------
+    ProgramError
+        If the function cannot be followed.
+    DeclarationError
+        If no moves of the noise are found that answer the neighbours' moves.
+
+    Examples
+    --------
+    A test with Laplace noise, and a sum with Gaussian noise:
+
+    >>> from adaptive_dp import prove
+    >>> def both(answers, noise):
+    ...     return answers[0] + noise.laplace(2) > 3, answers[1] + noise.gaussian(4)
+    >>> print(prove.largest_delta(both, answers=2, epsilon=0.5))
+    delta is 0.0073248... to 0.0536301, of all neighbours.
+    Its loss is at most 0.5-DP, composed with 0.25-Gaussian DP...
+    """
+    if isinstance(epsilon, bool) or not (math.isfinite(epsilon) and epsilon >= 0):
+        raise DeclarationError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
+    program = unroll(function, answers)
+    relation = attrs.evolve(adjacency(neighbors, answers, radius), rounded=program.rounded)
+    groups = groups_of(program)
+    high, pure, mu = 1.0, math.inf, math.inf
+    for loss, its_pure, its_mu in _compositions(program, groups, relation):
+        its = float(loss.delta(float(epsilon)).upper) if loss is not None else 0.0
+        if its <= high:
+            high, pure, mu = its, its_pure, its_mu
+    if math.isinf(pure):
+        raise DeclarationError(
+            f"no moves of the noise of {program.name} answer the neighbours' moves, with one move "
+            "of its Gaussian draws on all paths: prove.delta bounds delta between two vectors"
+        )
+    low, at, neighbor = _lower_end(program, groups, relation, epsilon)
+    return LargestDelta(low, high, pure, mu, at, neighbor)
+
+
+def _compositions(
+    program: Program, groups: Sequence[Group], relation: Adjacency
+) -> Iterator[tuple[Guarantee | None, float, float]]:
+    """Yield compositions that bound the program's loss: Gaussian noise with pure losses."""
+    whole = any(in_integers(group.draws) for group in groups)
+    both = [frozenset({1, -1})] * program.width
+    corners = set(relation.corners(both, integers=whole))
+    # of a move and its negative one: the same draws answer both
+    moves = [m for m in corners if tuple(-x for x in m) not in corners or m > tuple(-x for x in m)]
+    for mixed in (False, True):
+        answered = [_answered(program, groups, move, mixed) for move in sorted(moves)]
+        if any(each is None for each in answered):
+            continue
+        pure = max((each[0] for each in answered if each is not None), default=ZERO)
+        square = max((each[1] for each in answered if each is not None), default=ZERO)
+        mu = _root_above(square)
+        a = up(float(pure)) if pure else 0.0
+        yield _guarantee(([PureBound(a)] if a else []), mu), a, mu
+    single = _one_move(program, groups, sorted(moves))
+    if single is not None:
+        shifts, square = single
+        mu = _root_above(square)
+        losses = [Laplace(up(float(each))) for each in shifts if each]
+        pure = sum(shifts, ZERO)
+        yield _guarantee(losses, mu), up(float(pure)) if pure else 0.0, mu
+
+
+def _guarantee(losses: Sequence[PrivacyLoss], mu: float) -> Guarantee | None:
+    spends = [Spend(each) for each in (*losses, *([GaussianBound(mu)] if mu else []))]
+    return Guarantee(Sequential(spends)) if spends else None
+
+
+def _root_above(square: Fraction) -> float:
+    return up(math.sqrt(up(float(square)))) if square else 0.0
+
+
+def _law_name(draw: Draw) -> str:
+    return f"v{draw.index}@{draw.scale}"
+
+
+def _rows_of(group: Group) -> list[Form]:
+    """Return the forms that must not fall or must stay, by names of draws that paths share."""
+    names = {f"v{d.index}": _law_name(d) for d in group.draws if d.kind == "gaussian"}
+    return [
+        {names.get(n, n): v for n, v in form.items() if n != "1"}
+        for form in (*(each.form for each in conditions_of(group)), *group.leaf.forms)
+    ]
+
+
+def _answered(
+    program: Program, groups: Sequence[Group], move: Move, mixed: bool
+) -> tuple[Fraction, Fraction] | None:
+    """Return the cost of the other draws, and the squared shift of Gaussian ones; None if none.
+
+    What Gaussian draws alone enter they must answer; if ``mixed``, also all else that they enter.
+    """
+    scales = {
+        _law_name(draw): draw.scale
+        for group in groups
+        for draw in group.draws
+        if draw.kind == "gaussian"
+    }
+    rows = []
+    for group in groups:
+        for form in _rows_of(group):
+            noisy = [name for name in form if name[0] == "v"]
+            normal = [name for name in noisy if name in scales]
+            if normal and (mixed or len(normal) == len(noisy)):
+                rows.append(form)
+    rows = _distinct(rows)
+    sides = [-sum((form.get(f"q{i}", ZERO) * d for i, d in enumerate(move)), ZERO) for form in rows]
+    shifts = _solved(rows, sides, scales)
+    if shifts is None:
+        return None
+    cost = ZERO
+    for sign in (1, -1):
+        for group in groups:
+            drawn = [draw for draw in group.draws if draw.kind == "gaussian"]
+            moved = [sign * x for x in (*move, *(shifts[_law_name(draw)] for draw in drawn))]
+            # a Gaussian draw that moves as was said is an answer
+            names: dict[str, Form] = {
+                f"v{draw.index}": {f"q{program.width + i}": Fraction(1)}
+                for i, draw in enumerate(drawn)
+            }
+            its = attrs.evolve(
+                group,
+                draws=tuple(draw for draw in group.draws if draw.kind != "gaussian"),
+                region=tuple(
+                    Inequality(_renamed(each.form, names), each.strict) for each in group.region
+                ),
+                leaf=Leaf(
+                    group.leaf.skeleton, tuple(_renamed(each, names) for each in group.leaf.forms)
+                ),
+                moves=(),
+            )
+            aligned = align(its, tuple(moved))
+            if aligned.cost is None:
+                return None
+            cost = max(cost, aligned.cost)
+    square = sum((s * s / scales[name] ** 2 for name, s in shifts.items()), ZERO)
+    return cost, square
+
+
+def _renamed(form: Form, names: Mapping[str, Form]) -> Form:
+    total: Form = {}
+    for name, value in form.items():
+        total = plus(total, scaled(names.get(name, {name: Fraction(1)}), value))
+    return total
+
+
+def _one_move(
+    program: Program, groups: Sequence[Group], moves: Sequence[Move]
+) -> tuple[list[Fraction], Fraction] | None:
+    """Return the largest shifts over scales of Laplace draws, where one move answers all paths."""
+    laws = {tuple((d.index, d.kind, d.scale) for d in group.draws) for group in groups}
+    draws = groups[0].draws
+    if len(laws) > 1 or any(draw.kind not in ("laplace", "gaussian") for draw in draws):
+        return None
+    every = attrs.evolve(
+        groups[0],
+        region=tuple(each for group in groups for each in group.region),
+        leaf=Leaf("", tuple(form for group in groups for form in group.leaf.forms)),
+    )
+    largest: dict[int, Fraction] = {}
+    square = ZERO
+    for move in moves:
+        normal = {draw.index: draw.scale for draw in draws if draw.kind == "gaussian"}
+        rows = _distinct(
+            form
+            for form in (*(each.form for each in every.region), *every.leaf.forms)
+            if any(f"v{index}" in form for index in normal)
+        )
+        sides = [
+            -sum((form.get(f"q{i}", ZERO) * d for i, d in enumerate(move)), ZERO) for form in rows
+        ]
+        shifts = _solved(rows, sides, {f"v{index}": scale for index, scale in normal.items()})
+        if shifts is None:
+            return None
+        names: dict[str, Form] = {
+            f"v{index}": {f"q{program.width + i}": Fraction(1)} for i, index in enumerate(normal)
+        }
+        its = attrs.evolve(
+            every,
+            draws=tuple(draw for draw in draws if draw.kind == "laplace"),
+            region=tuple(
+                Inequality(_renamed(each.form, names), each.strict) for each in every.region
+            ),
+            leaf=Leaf("", tuple(_renamed(form, names) for form in every.leaf.forms)),
+            moves=(),
+        )
+        aligned = align(its, (*move, *(shifts[f"v{index}"] for index in normal)))
+        if aligned.shifts is None:
+            return None
+        for draw in draws:
+            size = abs(aligned.shifts.get(draw.index, ZERO)) / draw.scale
+            if draw.kind == "laplace":
+                largest[draw.index] = max(largest.get(draw.index, ZERO), size)
+        square = max(
+            square,
+            sum((shifts[f"v{index}"] ** 2 / scale**2 for index, scale in normal.items()), ZERO),
+        )
+    return list(largest.values()), square
+
+
+def _lower_end(
+    program: Program, groups: Sequence[Group], relation: Adjacency, epsilon: float
+) -> tuple[float, tuple[Fraction, ...] | None, tuple[Fraction, ...] | None]:
+    """Return the largest delta that two vectors of answers are seen to need."""
+    plain = attrs.evolve(relation, rounded=())
+    whole = any(in_integers(group.draws) for group in groups)
+    both = [frozenset({1, -1})] * program.answers
+    moves = sorted(plain.corners(both, integers=whole), key=lambda m: -sum(map(abs, m)))
+    starts = list(
+        dict.fromkeys(
+            start[: program.answers] for g in groups for start, _ in starts_of(program, g)
+        )
+    )
+    best: tuple[float, Any, Any] = (0.0, None, None)
+    pairs = itertools.islice(itertools.product(starts, moves), MOST_LOOKED_AT)
+    for at, move in pairs:
+        neighbor = tuple(x + d for x, d in zip(at, move, strict=True))
+        cut = attrs.evolve(program, root=_cut(program, at, neighbor, epsilon))
+        try:
+            low, _ = delta_of(cut, at, neighbor, epsilon)
+        except DeclarationError:  # its law is not found
+            continue
+        below = math.nextafter(float(low), 0.0)
+        if below > best[0]:
+            best = below, at, neighbor
+    return best
+
+
+def _cut(
+    program: Program, at: Sequence[Fraction], neighbor: Sequence[Fraction], epsilon: float
+) -> Node:
+    """Return a program's tree that releases of each number whether it is above a bound."""
+    here, there = (
+        {f"q{i}": x for i, x in enumerate(program.extended(where))} for where in (at, neighbor)
+    )
+
+    def leaf(node: Leaf, draws: Mapping[str, Draw], done: tuple[bool, ...]) -> Node:
+        if len(done) == len(node.forms):
+            return Leaf(f"({node.skeleton!r}, {done})", ())
+        form = node.forms[len(done)]
+        low, high = sorted(value_of(form, point) for point in (here, there))
+        rest = [draws[name] for name in form if name in draws]
+        bound = (low + high) / 2
+        if high > low and rest:
+            scale, size = max(draw.scale for draw in rest), Fraction(epsilon)
+            if all(draw.kind == "gaussian" for draw in rest):
+                bound += scale**2 * size / (high - low)
+            else:  # where the ratio of two densities is e^epsilon
+                bound = min(high, bound + scale * size / 2)
+        condition = Inequality(plus(form, {"1": -bound}), True)
+        if set(condition.form) <= {"1"}:
+            return leaf(node, draws, (*done, condition.form.get("1", ZERO) > 0))
+        yes, no = (leaf(node, draws, (*done, side)) for side in (True, False))
+        return Branch(condition, yes, no)
+
+    def walked(node: Node, draws: Mapping[str, Draw]) -> Node:
+        if isinstance(node, Leaf):
+            return leaf(node, draws, ())
+        if isinstance(node, Draw):
+            return attrs.evolve(node, then=walked(node.then, {**draws, f"v{node.index}": node}))
+        yes, no = (None if each is None else walked(each, draws) for each in (node.yes, node.no))
+        return attrs.evolve(node, yes=yes, no=no)
+
+    return walked(program.root, {})

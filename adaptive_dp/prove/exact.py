@@ -7,6 +7,7 @@ contradict each other, and the least cost of a move.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from math import gcd, lcm
 from typing import Any
@@ -74,7 +75,9 @@ def shown_number(value: Number) -> str:
         return str(exact)
     if 1000 % exact.denominator == 0 and abs(exact) < 10**6:
         return f"{float(exact):.9g}"
-    return str(exact) if len(str(exact)) <= 8 else f"{float(exact):.6g}"
+    if len(str(exact)) <= 8:
+        return str(exact)
+    return f"{Decimal(exact.numerator) / Decimal(exact.denominator):.6g}"
 
 
 def _normal(form: Mapping[str, Number]) -> Form:

@@ -15,7 +15,7 @@ from adaptive_dp.prove.finite import exact_law
 from adaptive_dp.prove.laws import NoLaw, Sum, law, ratio
 from adaptive_dp.prove.laws import bounds as sum_bounds
 from adaptive_dp.prove.laws import exceeds as sum_exceeds
-from adaptive_dp.prove.program import unroll
+from adaptive_dp.prove.program import Program, unroll
 
 Law = Sum | Enclosed
 """An exact law, or bounds of one."""
@@ -96,14 +96,15 @@ def log_ratio(
         first, second = (each.get(repr(output), Fraction(0)) for each in laws if each is not None)
         if not first:
             return -math.inf if second else math.nan
-        return math.log(first / second) if second else math.inf
-    name, members = _members(function, len(answers), output)
+        if not second:
+            return math.inf
+        quotient = first / second
+        return math.log(quotient.numerator) - math.log(quotient.denominator)
+    program, members = _members(function, len(answers), output)
     try:
-        one, other = (
-            law_of(members, [Fraction(x) for x in where]) for where in (answers, neighbor)
-        )
+        one, other = (law_of(members, _extended(program, where)) for where in (answers, neighbor))
     except NoLaw as error:
-        raise DeclarationError(f"the law of {name} is not found: {error}") from None
+        raise DeclarationError(f"the law of {program.name} is not found: {error}") from None
     if not one:
         return -math.inf if other else math.nan
     return ratio_of(one, other) if other else math.inf
@@ -139,9 +140,9 @@ def probability(
     if exact_ is not None:
         chance = exact_.get(repr(output), Fraction(0))
         return chance, chance
-    _, members = _members(function, len(answers), output)
+    program, members = _members(function, len(answers), output)
     try:
-        found = _enclosed(law_of(members, [Fraction(x) for x in answers]))
+        found = _enclosed(law_of(members, _extended(program, answers)))
     except NoLaw as error:
         raise DeclarationError(f"the law is not found: {error}") from None
     return found.low, found.high
@@ -157,7 +158,8 @@ def delta(
 
     The larger of :math:`\sum_o \max(0, P(o) - e^\epsilon Q(o))` and the same with P and Q
     exchanged. For programs that return constants, such as which test was passed, with any noise:
-    Gaussian and Laplace together. It is of these two vectors: of others delta may be larger.
+    Gaussian and Laplace together. It is of these two vectors: of others delta may be larger
+    (`largest_delta` bounds that of all neighbours).
 
     Parameters
     ----------
@@ -186,13 +188,19 @@ def delta(
     """
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise DeclarationError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
-    program = unroll(function, len(answers))
+    return delta_of(unroll(function, len(answers)), answers, neighbor, epsilon)
+
+
+def delta_of(
+    program: Program, answers: Sequence[Any], neighbor: Sequence[Any], epsilon: float
+) -> tuple[Fraction, Fraction]:
+    """Return bounds of the delta of a program that returns constants, between two vectors."""
     members: dict[str, list[tuple[Group, Sequence[Fraction]]]] = {}
     for group in groups_of(program):
         if group.leaf.forms:
             raise DeclarationError(
                 f"{program.name} returns numbers that depend on noise: delta is bounded for "
-                "programs that return constants"
+                "programs that return constants; prove.largest_delta bounds that of all neighbours"
             )
         members.setdefault(group.leaf.skeleton, []).append((group, ()))
     one_way, other_way = NOTHING, NOTHING
@@ -203,8 +211,7 @@ def delta(
     for each in members.values():
         try:
             one, other = (
-                _enclosed(law_of(each, [Fraction(x) for x in where]))
-                for where in (answers, neighbor)
+                _enclosed(law_of(each, _extended(program, where))) for where in (answers, neighbor)
             )
         except NoLaw as error:
             raise DeclarationError(f"the law of {program.name} is not found: {error}") from None
@@ -222,9 +229,13 @@ def _above(one: Enclosed, other: Enclosed, growth: tuple[Fraction, Fraction]) ->
     )
 
 
+def _extended(program: Program, answers: Sequence[float]) -> Sequence[Fraction]:
+    return program.extended([Fraction(x) for x in answers])
+
+
 def _members(
     function: Callable[..., Any], answers: int, output: Any
-) -> tuple[str, list[tuple[Group, Sequence[Fraction]]]]:
+) -> tuple[Program, list[tuple[Group, Sequence[Fraction]]]]:
     """Return a program's groups that return an output, with the numbers in it."""
     program = unroll(function, answers)
     members: list[tuple[Group, Sequence[Fraction]]] = []
@@ -237,7 +248,7 @@ def _members(
     members = [(group, returned) for group, returned in members if len(returned) == fewest]
     if not members:
         raise DeclarationError(f"{program.name} returns no {plain(output)!r}")
-    return program.name, members
+    return program, members
 
 
 def _matched(skeleton: Any, output: Any) -> list[Fraction] | None:

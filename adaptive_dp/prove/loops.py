@@ -17,7 +17,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -186,6 +186,11 @@ def _states_after(piece: Piece) -> Iterator[str]:
 def _piece(parts: _Parts, state: str | None, which: str) -> Piece:
     count = 0 if state is None else places(state)
     tree = tree_of(_Run(parts, state, which), 1 + count, MOST_STEP_PATHS)
+    if tree.rounded:
+        raise ProgramError(
+            f"{parts.name}: rounding of an answer, in a proof for every length: prove it for a "
+            "number of answers"
+        )
     endings = []
     for way in tree.paths():
         kind, *rest = ast.literal_eval(way.leaf.skeleton)
@@ -424,7 +429,18 @@ class _Parts:
         outer = ast.parse(f"def outer({', '.join([*cells, *HELPERS])}): return {name}").body[0]
         assert isinstance(outer, ast.FunctionDef)
         outer.body = [*body, *outer.body]
-        module = ast.fix_missing_locations(ast.Module([outer], []))
+        # Python compiles a call of an imported module's function in another way: which are imported
+        known = self.function.__globals__
+        used = {each.id for part in body for each in ast.walk(part) if isinstance(each, ast.Name)}
+        imported = [
+            ast.alias(known[each].__name__, each)
+            for each in sorted(used & known.keys())
+            if isinstance(known[each], ModuleType)
+        ]
+        dead: list[ast.stmt] = (
+            [ast.If(ast.Constant(False), [ast.Import(imported)], [])] if imported else []
+        )
+        module = ast.fix_missing_locations(ast.Module([*dead, outer], []))
         for node in ast.walk(module):
             if isinstance(
                 node, ast.stmt | ast.expr | ast.excepthandler | ast.arg

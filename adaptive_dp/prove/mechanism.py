@@ -78,7 +78,11 @@ class _Opened:
     gaussian
         Whether it is.
     integers
-        Whether noise is geometric, so that answers must be integers.
+        Whether noise is geometric, so that answers must be integers (or are rounded to some).
+    rounded
+        What is rounded of the answers; see `adaptive_dp.prove.checker.extended`.
+    steps
+        Whether a part of a neighbours' move may cost as much as all of it.
     answers, neighbors
         For which answers.
     nodes
@@ -91,6 +95,8 @@ class _Opened:
     epsilon: Fraction
     gaussian: bool
     integers: bool
+    rounded: tuple[Mapping[str, Any], ...]
+    steps: bool
     answers: int
     neighbors: str
     nodes: tuple[Mapping[str, Any], ...]
@@ -126,7 +132,7 @@ def _opened(proof: str) -> _Opened:
             f"{document['name']} was proved for every number of answers: a mechanism of a plan "
             "needs the proof for its own; write from_function(f, answers=5)"
         )
-    if any(Fraction(r) != 1 for r in document["radii"]):
+    if document["neighbors"] == "boxes" or any(Fraction(r) != 1 for r in document["radii"]):
         raise DeclarationError(
             "ProvedProgram.proof is of answers that move by other radii than 1; scale the answers, "
             "and prove it for radius=1"
@@ -142,11 +148,19 @@ def _opened(proof: str) -> _Opened:
             f"{document['name']} returns more than numbers: a mechanism releases a number, a bool "
             "or None, or one list of them"
         )
+    raw = {f"q{i}" for i in range(document["answers"])}
+    rows = [form for node in document["program"] for form in node.get("forms", [])]
+    rows += [node["test"][0] for node in document["program"] if "test" in node]
+    geometric = any(node.get("draw") == "geometric" for node in document["program"])
     return _Opened(
         str(document["name"]),
         epsilon,
         "rho" in document,
-        any(node.get("draw") == "geometric" for node in document["program"]),
+        geometric and any(raw & row.keys() for row in rows),
+        tuple(document.get("rounded", [])),
+        bool(
+            document.get("rounded") or any(each.get("steps") for each in document.get("joined", []))
+        ),
         int(document["answers"]),
         str(document["neighbors"]),
         tuple(document["program"]),
@@ -168,7 +182,9 @@ class ProvedProgram(Mechanism):
     plan or of a certificate, in exact fractions and without what found it. At distance D, with
     noise of ``scale`` times what the program says, the loss is ``epsilon D / scale``: moves of the
     answers and of the draws are scaled together, and no condition of the proof depends on the
-    scales.
+    scales. Where answers are rounded, or what is released jumps with them, D is rounded up (of
+    integers, down): a way of so many neighbours. A float that may be a little above 1 counts as 2:
+    declare bounds a little below.
 
     Parameters
     ----------
@@ -237,17 +253,25 @@ class ProvedProgram(Mechanism):
                 f"write from_function({opened.name}, answers={count})"
             )
         step = query.operation.step(query.inputs[0].domain)
-        if opened.integers and not (step >= 1 and step == math.floor(step)):
+        whole = step >= 1 and step == math.floor(step)
+        if opened.integers and not whole:
             raise DeclarationError(
                 f"{opened.name} draws geometric noise, for answers that are integers, and the "
                 "query's may be others: ask for counts, or write noise.laplace"
+            )
+        if opened.steps and opened.neighbors != "each" and not whole:
+            # many small moves that add up to 1 would each move a rounded number by 1
+            raise DeclarationError(
+                f"{opened.name} rounds answers, or jumps with them, and neighbours' answers may "
+                "move by fractions: prove it for neighbors='each', or ask for counts"
             )
 
     def release(self, value: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
         """Run the program of the proof, exactly."""
         opened = _opened(self.proof)
         plain = np.nan_to_num(np.reshape(value, -1), nan=0.0, posinf=FAR, neginf=-FAR)
-        answers = [Fraction(float(x)) for x in np.clip(plain, -FAR, FAR)]
+        given = [Fraction(float(x)) for x in np.clip(plain, -FAR, FAR)]
+        answers = checker.extended({"rounded": opened.rounded}, given)
         factor = Fraction(self.scale)
         draws: list[tuple[Fraction, continuous.Real | None]] = []
         at = 0
@@ -291,10 +315,18 @@ class ProvedProgram(Mechanism):
         # are all up or all down, whose corners the proof answers
         moved = max(distance, span)
         opened = _opened(self.proof)
+        if opened.steps:  # a small move may round to a whole one: so many moves of at most 1
+            moved = float(math.ceil(moved))
         if opened.gaussian:  # by data processing it is Gaussian noise, shifted by mu
             mu = math.sqrt(2 * up(float(opened.epsilon)))
             return GaussianBound(up(mu * moved / self.scale, 12))
         return PureBound(up(up(float(opened.epsilon)) * moved / self.scale, 8))
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss; integers move by integers, in the l1 and in the largest norm."""
+        if _opened(self.proof).steps and step >= 1 and step == math.floor(step):
+            distance = float(math.floor(distance))
+        return self.loss(distance)
 
 
 Exact = tuple[list[Any], list[tuple[Any, continuous.Real]]]

@@ -13,6 +13,7 @@ A release runs the tree (`adaptive_dp.prove.mechanism`): what runs is what was p
 
 from __future__ import annotations
 
+import builtins
 import dis
 import inspect
 import math
@@ -27,12 +28,14 @@ import numpy as np
 from attrs import define, field, frozen
 
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.prove.exact import Form, Inequality, contradiction, plus, scaled
+from adaptive_dp.prove.exact import Form, Inequality, contradiction, plus, scaled, value_of
 
 MOST_PATHS = 4096
 """More ends of a program than this are not looked at."""
 MOST_EVENTS = 2000
 """So many draws and tests in one run: a loop that noise ends has no other bound."""
+MOST_ROUNDED = 64
+"""More numbers than this are not rounded in one program."""
 
 _HERE = str(Path(__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
@@ -93,6 +96,21 @@ class Leaf:
 
 Node = Draw | Test | Leaf
 
+ROUNDINGS: Mapping[str, Callable[[Fraction], int]] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "even": round,
+}
+"""How a number is rounded to an integer; ``even`` is Python's ``round``, of halves to even."""
+
+
+@frozen
+class Rounded:
+    """A number of the answers alone, rounded to an integer: one more answer of the program."""
+
+    kind: str
+    form: Form
+
 
 @frozen
 class Way:
@@ -116,11 +134,27 @@ class Program:
         How many there are.
     root
         The tree.
+    rounded
+        What is rounded of the answers: of n answers the first is ``q<n>`` in the tree, and so on.
     """
 
     name: str
     answers: int
     root: Node = field(repr=False)
+    rounded: tuple[Rounded, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many answers the tree has, with those that are rounded numbers."""
+        return self.answers + len(self.rounded)
+
+    def extended(self, answers: Sequence[Fraction]) -> tuple[Fraction, ...]:
+        """Return answers, and after them what is rounded of them."""
+        values = list(answers)
+        for each in self.rounded:
+            number = value_of(each.form, {f"q{i}": x for i, x in enumerate(values)})
+            values.append(Fraction(ROUNDINGS[each.kind](number)))
+        return tuple(values)
 
     def paths(self) -> tuple[Way, ...]:
         """Return the ways from the root to an end, in the order yes before no."""
@@ -164,6 +198,10 @@ class Tracer(Protocol):
 
     def draw(self, kind: str, scale: Fraction, name: str) -> Form:
         """Return a new draw."""
+        ...
+
+    def round(self, kind: str, form: Form) -> Form:
+        """Return a number of the answers, rounded to an integer."""
         ...
 
     def refuse(self, reason: str) -> NoReturn:
@@ -322,7 +360,10 @@ class Expression:
         )
 
     def __int__(self) -> int:
-        self._refuse("int() of an unknown number: release it, and round in dp.post")
+        self._refuse(
+            "int() of an unknown number: release it, and round in dp.post; of an answer, write "
+            "math.floor(x) or round(x)"
+        )
 
     def __complex__(self) -> complex:
         self._refuse("complex() of an unknown number")
@@ -333,11 +374,37 @@ class Expression:
             "and compare"
         )
 
-    def _rounded(self, *_: Any) -> NoReturn:
-        self._refuse("rounding of an unknown number: release it, and round in dp.post")
+    def _rounded(self, kind: str) -> Expression:
+        self._tracer.check()
+        return Expression(self._tracer.round(kind, self._form), self._tracer)
 
-    __round__ = __floor__ = __ceil__ = __trunc__ = _rounded
-    rint = floor = ceil = trunc = _rounded  # what NumPy asks for
+    def __floor__(self) -> Expression:
+        return self._rounded("floor")
+
+    def __ceil__(self) -> Expression:
+        return self._rounded("ceil")
+
+    def __round__(self, digits: int | None = None) -> Expression:
+        if digits is None:
+            return self._rounded("even")
+        if isinstance(digits, bool) or not isinstance(digits, int) or abs(digits) > 30:
+            self._refuse("the digits of round(x, digits) are an int")
+        unit = Fraction(10) ** digits
+        return Expression(scaled((self * unit)._rounded("even")._form, 1 / unit), self._tracer)
+
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            return _each(other, lambda x: self // x)
+        return (self / other)._rounded("floor")
+
+    def _halfway(self, *_: Any) -> NoReturn:
+        self._refuse(
+            "NumPy's rounding, or one towards 0, of an unknown number: write round(x), "
+            "math.floor(x) or math.ceil(x) of each answer"
+        )
+
+    __trunc__ = rint = trunc = _halfway  # what NumPy asks for
+    floor, ceil = __floor__, __ceil__
 
     def _product(self, *_: Any) -> NoReturn:
         self._refuse(
@@ -345,9 +412,17 @@ class Expression:
             "products by numbers can be followed"
         )
 
-    __pow__ = __rpow__ = __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = _product
+    __pow__ = __rpow__ = __mod__ = __rmod__ = __rfloordiv__ = _product
     __divmod__ = __rdivmod__ = _product
     exp = log = sqrt = sin = cos = tanh = _product
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "dtype":  # Python and NumPy ask what an object can
+            raise AttributeError(name)
+        self._refuse(
+            f".{name} of an unknown number: only sums and products by numbers, and "
+            "comparisons can be followed"
+        )
 
     def __copy__(self) -> Expression:
         return self
@@ -371,7 +446,6 @@ class Expression:
 class Condition:
     """A comparison of unknown numbers, whose truth forks the execution when it is asked for."""
 
-    __hash__ = None  # type: ignore[assignment]
     __slots__ = ("_condition", "_tracer")
 
     def __init__(self, condition: Inequality, tracer: Tracer) -> None:
@@ -401,6 +475,9 @@ class Condition:
 
     def __ne__(self, other: Any) -> bool:
         return bool(bool(self) != other)
+
+    def __hash__(self) -> int:  # in a set it is its truth
+        return hash(bool(self))
 
     def __int__(self) -> int:
         return int(bool(self))
@@ -527,8 +604,17 @@ class _Growing:
 class _Symbolic:
     """Follows a run on unknowns along a list of decisions, and grows the tree where it is new."""
 
-    def __init__(self, function: Callable[..., Any], root: _Growing, decisions: Sequence[bool]):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        root: _Growing,
+        decisions: Sequence[bool],
+        answers: int,
+        rounded: dict[object, Rounded],
+    ):
         self.function = function
+        self.answers = answers
+        self.rounded = rounded  # of all runs: the same number is the same answer in each
         self.node = root
         self.decisions = list(decisions)
         self.taken: list[bool] = []
@@ -586,6 +672,19 @@ class _Symbolic:
             self.supports.append(Inequality({f"v{index}": Fraction(1)}, False))
         self.node = node.children.setdefault(True, _Growing())
         return {f"v{index}": Fraction(1)}
+
+    def round(self, kind: str, form: Form) -> Form:
+        if self.refusal is not None:
+            raise ProgramError(self.refusal)
+        if set(form) <= {"1"}:
+            return plus({}, {"1": ROUNDINGS[kind](form.get("1", Fraction(0)))})
+        if any(name[0] == "v" for name in form):
+            self.refuse("rounding of a noisy number: release it, and round in dp.post")
+        key = (kind, tuple(sorted(form.items())))
+        self.rounded.setdefault(key, Rounded(kind, form))
+        if len(self.rounded) > MOST_ROUNDED:
+            self.refuse(f"more than {MOST_ROUNDED} numbers are rounded: prove fewer answers")
+        return {f"q{self.answers + list(self.rounded).index(key)}": Fraction(1)}
 
     def decide(self, condition: Inequality) -> bool:
         if set(condition.form) <= {"1"}:  # a comparison of numbers
@@ -730,11 +829,12 @@ def unroll(function: Callable[..., Any], answers: int, *, most_paths: int = MOST
 def tree_of(function: Callable[..., Any], answers: int, most_paths: int = MOST_PATHS) -> Program:
     """Return the decision tree of a program that `check_closed` has seen, or is made here."""
     root = _Growing()
+    rounded: dict[object, Rounded] = {}
     pending: list[tuple[bool, ...]] = [()]
     every: list[tuple[bool, ...]] = []
     while pending:
         decisions = pending.pop()
-        tracer = _follow(function, answers, root, decisions)
+        tracer = _follow(function, answers, root, decisions, rounded)
         pending.extend(tracer.open)
         every.append(tuple(tracer.taken))
         if len(every) > most_paths:
@@ -744,8 +844,8 @@ def tree_of(function: Callable[..., Any], answers: int, most_paths: int = MOST_P
             )
     # in the other order once more: a function that counts its runs is seen
     for decisions in every[: 64 if len(every) > 64 else None]:
-        _follow(function, answers, root, decisions)
-    return Program(_name(function), answers, _frozen(root))
+        _follow(function, answers, root, decisions, rounded)
+    return Program(_name(function), answers, _frozen(root), tuple(rounded.values()))
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -753,9 +853,13 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _follow(
-    function: Callable[..., Any], answers: int, root: _Growing, decisions: Sequence[bool]
+    function: Callable[..., Any],
+    answers: int,
+    root: _Growing,
+    decisions: Sequence[bool],
+    rounded: dict[object, Rounded],
 ) -> _Symbolic:
-    tracer = _Symbolic(function, root, decisions)
+    tracer = _Symbolic(function, root, decisions, answers, rounded)
     _execute(function, answers, tracer)
     return tracer
 
@@ -823,6 +927,11 @@ def _frozen(root: _Growing) -> Node:
 # -----------------------------------------------------------------------------
 # State outside of the function, as far as it can be seen.
 
+_LOOKS = (
+    *(isinstance, issubclass, type, id, hasattr, vars, dir),
+    *(globals, locals, eval, exec, compile, open, input, callable),
+)
+"""What may show that a number is unknown, or reach outside of the function."""
 _FORBIDDEN = {"random", "time", "secrets", "os", "datetime", "uuid", "threading", "sys", "gc"}
 
 
@@ -854,6 +963,11 @@ def check_closed(function: Callable[..., Any]) -> None:
                         f"{value.__name__!r}: what a program does must depend on its arguments "
                         "alone; draw from noise"
                     )
+            elif any(value is each for each in _LOOKS):
+                raise ProgramError(
+                    f"line {code.co_firstlineno} of {name}: it uses {used}, which may tell an "
+                    "unknown number from a plain one: do the same with all numbers"
+                )
             elif _can_change(value):
                 raise ProgramError(
                     f"line {code.co_firstlineno} of {name}: it reads {used!r} from outside, a "
@@ -897,7 +1011,8 @@ def _codes(
                 for instruction in dis.get_instructions(code)
                 if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
             }
-            outer = {n: each.__globals__[n] for n in used if n in each.__globals__}
+            known = {**vars(builtins), **each.__globals__}
+            outer = {n: known[n] for n in used if n in known}
             if code is each.__code__ and each.__closure__:
                 for n, cell in zip(code.co_freevars, each.__closure__, strict=True):
                     try:
@@ -925,6 +1040,12 @@ def _refuse_assignments(code: types.CodeType, function: types.FunctionType) -> N
                 "which an unknown comparison never is: write the comparison itself"
             )
         before.append(instruction.argval if instruction.opname == "LOAD_CONST" else None)
+        if instruction.opname == "MATCH_CLASS" or instruction.argval in ("__class__", "__dict__"):
+            raise ProgramError(
+                f"line {code.co_firstlineno} of {function.__name__}: it asks for the class of a "
+                "value, which tells an unknown number from a plain one: do the same with all of "
+                "them"
+            )
         if instruction.opname in ("STORE_ATTR", "DELETE_ATTR"):
             raise ProgramError(
                 f"line {code.co_firstlineno} of {function.__name__}: it assigns to the attribute "

@@ -15,13 +15,16 @@ from accountants.numerics import shown, up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import (
+    INTEGERS,
     Adjacency,
     Aligned,
     Bounds,
+    Box,
     Group,
     Joined,
     Why,
     conditions_of,
+    corners_of,
     in_integers,
     search,
 )
@@ -41,6 +44,7 @@ from adaptive_dp.prove.every import in_integers as whole
 from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
 from adaptive_dp.prove.finite import least_exponent, table
 from adaptive_dp.prove.laws import NoLaw, interior
+from adaptive_dp.prove.laws import exceeds as sum_exceeds
 from adaptive_dp.prove.likelihood import exceeds, law_of, plain, ratio_of
 from adaptive_dp.prove.loops import NOW, Ending, Loop, looped, places, text_of
 from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
@@ -48,13 +52,12 @@ from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, T
 LADDER = (*range(9), 12, 16, 24, 32, 48, 64, 256, 1024, 4096)
 """How many times the worst move the answers of a counterexample are from where they start."""
 
-INTEGERS = "answers of geometric noise are integers, which move by 1: radius=1"
-
 RELATIONS = {
     "domain": "one answer takes another value of the domain",
     "each": "every answer moves by at most 1",
     "one": "one answer moves by at most 1",
     "together": "all answers move by at most 1, all up or all down",
+    "boxes": "the answers' move, or its negative, is in",
 }
 
 
@@ -231,6 +234,10 @@ class Undecided:
 
 
 Result = Proved | Refuted | Undecided
+Neighbors = str | Sequence[Sequence[Any]]
+"""A relation's name, or boxes of moves."""
+Radius = float | Fraction | Sequence[Any]
+"""How far answers move: of all, or of each, or between which two numbers."""
 
 
 def prove(
@@ -238,8 +245,8 @@ def prove(
     *,
     answers: int | str,
     epsilon: float | Fraction | None = None,
-    neighbors: str = "each",
-    radius: float | Sequence[float] = 1,
+    neighbors: Neighbors = "each",
+    radius: Radius = 1,
     domain: Sequence[float] | None = None,
 ) -> Result:
     """Prove or refute that a mechanism, a plain Python function, is epsilon-DP.
@@ -257,9 +264,12 @@ def prove(
         The claim; None for the least that is found.
     neighbors
         ``"each"``: every answer moves by at most the radius; ``"one"``: one answer moves, or
-        several within an l1 ball; ``"together"``: all move up, or all down.
+        several within an l1 ball; ``"together"``: all move up, or all down. Or a list of boxes,
+        each with a pair (low, high) for each answer, or a number r for (-r, r): they differ by a
+        move in one of the boxes, in either direction.
     radius
-        A number, or one for each answer.
+        A number, or one for each answer; or for some answers a pair (low, high), between which they
+        move from one of two neighbours to the other: ``(0, 1)`` of a count of rows that are added.
     domain
         The values that an answer can have, for a program that draws by `Noise.flip` alone, such as
         randomized response: all answers are tried, and neighbours differ in one of them. By default
@@ -297,7 +307,11 @@ def prove(
     """
     claim = None if epsilon is None else _positive(epsilon)
     if answers == "every":
-        if domain is not None or not isinstance(radius, int | float | Fraction):
+        if (
+            domain is not None
+            or not isinstance(radius, int | float | Fraction)
+            or not isinstance(neighbors, str)
+        ):
             raise DeclarationError(
                 "for every number of answers there is no domain, and one radius for all of them"
             )
@@ -308,13 +322,11 @@ def prove(
         return _finite(function, answers, claim, domain)
     program = unroll(function, answers)
     relation = adjacency(neighbors, answers, radius)
-    integers = any(in_integers(path.draws) for path in program.paths())
-    if integers and any(r != 1 for r in relation.radii):
-        raise DeclarationError(INTEGERS)
     bounds = search(program, relation, claim)
     if claim is None:
         # where no finite epsilon holds, a large one is refuted
-        claim = LARGE if bounds.lower is None else bounds.upper
+        open_ = bounds.lower is None or (program.rounded and bounds.upper is None)
+        claim = LARGE if open_ else bounds.upper
     if bounds.upper is not None and claim is not None and bounds.upper <= claim:
         proof = _proved(program, relation, claim, bounds)
         _same_on_numbers(function, proof)
@@ -346,14 +358,53 @@ def _same_on_numbers(function: Callable[..., Any], proof: Proved) -> None:
         ) from None
 
 
-def adjacency(kind: str, answers: int, radius: float | Fraction | Sequence[float] = 1) -> Adjacency:
+def adjacency(kind: Neighbors, answers: int, radius: Radius = 1) -> Adjacency:
     """Return the relation of neighbours, with a radius for each answer."""
-    radii = [radius] * answers if isinstance(radius, int | float | Fraction) else list(radius)
-    if len(radii) != answers:
-        raise DeclarationError(f"{len(radii)} radii for {answers} answers; give one for each")
-    if not all(isinstance(r, int | float | Fraction) and math.isfinite(r) for r in radii):
-        raise DeclarationError("a radius must be a finite number")
-    return Adjacency(kind, tuple(Fraction(r) for r in radii))
+    if not isinstance(kind, str):
+        if radius != 1 or not isinstance(kind, list | tuple) or not kind:
+            raise DeclarationError(
+                "neighbors is a name, or a list of boxes, which have the radii in them"
+            )
+        return _boxes([[_ends(each) for each in box] for box in kind], answers)
+    if kind in ("domain", "boxes"):
+        raise DeclarationError(
+            f"adjacency must be each, one, together or a list of boxes, got {kind!r}"
+        )
+    each = [radius] * answers if isinstance(radius, int | float | Fraction) else list(radius)
+    if len(each) != answers:
+        raise DeclarationError(f"{len(each)} radii for {answers} answers; give one for each")
+    ends = [_ends(r) for r in each]
+    if all(low == -high for low, high in ends):
+        return Adjacency(kind, tuple(high for _, high in ends))
+    if kind == "one":  # one of two neighbours is the other moved up, whatever they are called
+        return Adjacency(kind, tuple(max(-low, high) for low, high in ends))
+    if kind != "each":
+        raise DeclarationError(
+            f"a pair (low, high) as a radius belongs to neighbors='each' or 'one', got {kind!r}"
+        )
+    return _boxes([ends], answers)
+
+
+def _ends(radius: Any) -> tuple[Fraction, Fraction]:
+    """Return between which numbers an answer moves."""
+    pair = radius if isinstance(radius, list | tuple) else (radius, radius)
+    if not all(isinstance(r, int | float | Fraction) and math.isfinite(r) for r in pair):
+        raise DeclarationError("a radius must be a finite number, or a pair of them")
+    ends = [Fraction(r) for r in pair]
+    if len(ends) != 2 or (pair is radius and ends[0] > ends[1]):
+        raise DeclarationError("a pair as a radius is (low, high), low at most high")
+    if pair is not radius and ends[0] < 0:
+        raise DeclarationError("no radius of an adjacency is negative")
+    return ends[0] if pair is radius else -ends[0], ends[1]
+
+
+def _boxes(boxes: Sequence[Sequence[tuple[Fraction, Fraction]]], answers: int) -> Adjacency:
+    if any(len(box) != answers for box in boxes):
+        raise DeclarationError(
+            f"a box of moves has a pair (low, high) for each of {answers} answers"
+        )
+    radii = tuple(max(max(-low, high) for low, high in ends) for ends in zip(*boxes, strict=True))
+    return Adjacency("boxes", radii, tuple(map(tuple, boxes)))
 
 
 def _positive(epsilon: float | Fraction) -> Fraction:
@@ -415,6 +466,10 @@ def _finite(
             (f"all {len(laws)} laws were computed exactly.",),
         )
     assert worst is not None
+    if sum_exceeds({Fraction(0): largest}, {Fraction(0): Fraction(1)}, epsilon) is not True:
+        near = math.log(largest.numerator) - math.log(largest.denominator)
+        reason = "The largest ratio is too near to e^epsilon to be told from it."
+        return Undecided(name, answers, relation, claim, near, near, reason)
     return _refuted_finite(name, relation, claim, *worst, largest)
 
 
@@ -427,7 +482,9 @@ def _refuted_finite(
     output: str,
     ratio: Fraction | None,
 ) -> Refuted:
-    loss = math.inf if ratio is None else math.log(ratio)
+    loss = math.inf
+    if ratio is not None:
+        loss = math.log(ratio.numerator) - math.log(ratio.denominator)
     claimed = Fraction(0) if claim is None else claim
     returned = ast.literal_eval(output)
     return Refuted(name, len(at), relation, claimed, at, neighbor, returned, loss, loss)
@@ -451,7 +508,7 @@ def _proved(program: Program, relation: Adjacency, claim: Fraction, bounds: Boun
         bounds.lower == bounds.upper or _attained(program, relation, bounds),
         formula(bounds),
         document,
-        tuple(_words(bounds)),
+        tuple(_words(program, bounds)),
         costs=worst_costs(bounds),
     )
 
@@ -464,13 +521,27 @@ def _document(
         "format": checker.FORMAT,
         "name": program.name,
         "answers": program.answers,
-        "neighbors": relation.kind,
-        "radii": [str(r) for r in relation.radii],
+        **relation_of(program, relation),
         "epsilon": str(epsilon),
         "program": nodes,
         "groups": [_group(group, ends) for group in bounds.groups],
         "joined": [_joined(each) for each in bounds.joined],
     }
+
+
+def relation_of(program: Program, relation: Adjacency) -> dict[str, Any]:
+    """Return what a document says of neighbours, and of what is rounded."""
+    written: dict[str, Any] = {
+        "neighbors": relation.kind,
+        "radii": [str(r) for r in relation.radii],
+    }
+    if relation.boxes:
+        written["boxes"] = [[[str(low), str(high)] for low, high in box] for box in relation.boxes]
+    if program.rounded:
+        written["rounded"] = [
+            {"kind": each.kind, "form": _form(each.form)} for each in program.rounded
+        ]
+    return written
 
 
 def nodes_of(program: Program) -> tuple[list[dict[str, Any]], dict[int, int]]:
@@ -501,6 +572,13 @@ def nodes_of(program: Program) -> tuple[list[dict[str, Any]], dict[int, int]]:
     return nodes, ends
 
 
+def needs_integers(group: Group, answers: int) -> bool:
+    """Whether answers, and not what is rounded of them, are compared with geometric noise."""
+    raw = {f"q{i}" for i in range(answers)}
+    rows = [*(each.form for each in group.region), *group.leaf.forms]
+    return in_integers(group.draws) and any(raw & row.keys() for row in rows)
+
+
 def _group(group: Group, ends: Mapping[int, int]) -> dict[str, Any]:
     written: dict[str, Any] = {"ends": [ends[number] for number in group.paths]}
     if len(group.paths) > 1:
@@ -529,6 +607,7 @@ def _joined(joined: Joined) -> dict[str, Any]:
         "positive": list(joined.positive),
         "bounds": [[_why(why) for why in whys] for whys in joined.bounds],
         "epsilon": str(joined.epsilon),
+        "steps": joined.steps,
         "pairs": [_why(why) for why in joined.pairs],
         "cover": cover(joined.cover),
     }
@@ -552,6 +631,8 @@ def _why(why: Why) -> dict[str, str]:
 SHORT, LONG = (1, 2, 4), (5, 6, 8, 10, 12)
 """The numbers of answers at which a claim for every number of them is looked at: before the search
 for a proof, and after one that has failed."""
+FEW_CORNERS = 1500
+"""How many corners of all groups are looked at there."""
 FEW_PATHS, FEW, FEW_JOINED = 100, 40, 12
 """How many paths are looked at there: for a counterexample, for whether a proof is tight, and where
 some paths return the same, or numbers."""
@@ -630,6 +711,8 @@ def _at_lengths(
         if not alone and len(paths) > FEW_JOINED:
             continue
         relation = adjacency(neighbors, n, radius)
+        if corners_of(program, relation) > FEW_CORNERS:
+            continue
         bounds = search(program, relation, claim)
         lower = None if lower is None or bounds.lower is None else max(lower, bounds.lower)
         if lower is None or (claim is not None and lower > claim):
@@ -931,18 +1014,21 @@ def _translated(bounds: Bounds) -> list[Group]:
     return [group for i, group in enumerate(bounds.groups) if i not in joined]
 
 
-def _words(bounds: Bounds) -> Iterator[str]:
+def _words(program: Program, bounds: Bounds) -> Iterator[str]:
     """Yield the proof in words: for each output, its worst corner."""
-    if any(in_integers(group.draws) for group in bounds.groups):
+    if any(needs_integers(group, program.answers) for group in bounds.groups):
         yield "Its answers are integers, as geometric noise is."
-    for each in bounds.joined:
-        members = [bounds.groups[i] for i in each.groups]
+    for i, each in enumerate(program.rounded):
+        kind = {"even": "rounded, halves to even"}.get(each.kind, each.kind)
+        yield f"q{program.answers + i} is {shown_form(each.form)}, {kind}."
+    for joined in bounds.joined:
+        members = [bounds.groups[i] for i in joined.groups]
         draws = {draw.index: draw for draw in members[0].draws}
-        names = ", ".join(f"v{k} ({draws[k].kind} {_label(draws[k])})" for k in each.solved)
+        names = ", ".join(f"v{k} ({draws[k].kind} {_label(draws[k])})" for k in joined.solved)
         yield (
             f"returns {members[0].leaf.skeleton}, {len(members)} groups of paths: with answers, "
             f"the other draws and what is returned fixed, {names} is known; between neighbours it "
-            f"moves at a cost of at most {shown_number(each.epsilon)}."
+            f"moves at a cost of at most {shown_number(joined.epsilon)}."
         )
     for group in sorted(_translated(bounds), key=lambda g: -(g.cost() or 0)):
         worst = max(group.moves, key=lambda each: each.cost or 0, default=None)
@@ -993,18 +1079,28 @@ def claim_of(document: Mapping[str, Any], proved: Fraction) -> str:
     every = what == "DP" and "loop" in document and document["neighbors"] != "domain"
     count = None if every else int(document["answers"])
     radii = tuple(map(Fraction, document.get("radii", ["1"])))
-    near = _relation(Adjacency(str(document["neighbors"]), radii))
+    boxes = tuple(
+        tuple((Fraction(low), Fraction(high)) for low, high in box)
+        for box in document.get("boxes", [])
+    )
+    near = _relation(Adjacency(str(document["neighbors"]), radii, boxes))
     return f"is {proved}-{what} for {_count(count)}, where {near}"
 
 
 def _relation(relation: Adjacency) -> str:
     text = RELATIONS[relation.kind]
+    if relation.kind == "boxes":
+        return f"{text} {' or '.join(map(_box, relation.boxes))}"
     radii = set(relation.radii)
     if radii == {Fraction(1)}:
         return text
     if len(radii) == 1:
         return text.replace("at most 1", f"at most {shown_number(next(iter(radii)))}")
     return text.replace("at most 1", f"at most {_numbers(relation.radii)}")
+
+
+def _box(box: Box) -> str:
+    return " x ".join(f"[{shown_number(low)}, {shown_number(high)}]" for low, high in box)
 
 
 # -----------------------------------------------------------------------------
@@ -1101,10 +1197,10 @@ def _shown(
 ) -> Refuted | None:
     """Return the counterexample of two answers and an output, if it is one."""
     both = [(group, returned) for group in members]
-    one = law_of(both, at)
+    one = law_of(both, program.extended(at))
     if not one:
         return None
-    other = law_of(both, neighbor)
+    other = law_of(both, program.extended(neighbor))
     if not exceeds(one, other, claim):
         return None
     output = _output(members[0].leaf.skeleton, returned)
@@ -1150,10 +1246,13 @@ def _attained(program: Program, relation: Adjacency, bounds: Bounds) -> bool:
     """Whether two answers and an output lose all of the upper bound, exactly."""
     assert bounds.upper is not None
     open_ = [bounds.groups[i] for each in bounds.joined for i in each.groups]
+    if program.rounded:  # a density far away may lose all of it
+        open_ = [group for group in bounds.groups if group.leaf.forms]
     for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
         try:
             one, other = (
-                law_of([(group, values) for group in members], where) for where in (at, neighbor)
+                law_of([(group, values) for group in members], program.extended(where))
+                for where in (at, neighbor)
             )
         except NoLaw:
             return False
@@ -1167,7 +1266,8 @@ def _attained(program: Program, relation: Adjacency, bounds: Bounds) -> bool:
 def _pairs(
     program: Program, relation: Adjacency, bounds: Bounds, groups: Sequence[Group]
 ) -> Iterator[Candidate]:
-    return itertools.islice(_all_pairs(program, relation, bounds, groups), MOST_TRIED)
+    most = MOST_TRIED * (10 if program.rounded else 1)
+    return itertools.islice(_all_pairs(program, relation, bounds, groups), most)
 
 
 def _all_pairs(
@@ -1175,28 +1275,67 @@ def _all_pairs(
 ) -> Iterator[Candidate]:
     both = [frozenset({1, -1})] * program.answers
     moves = list(itertools.islice(relation.corners(both), 64))
+    if program.rounded:  # half of a move rounds to another number, and leaves another rest
+        moves = [m for move in moves[:32] for m in (move, tuple(x / 2 for x in move))]
     for group in groups:
         members = _same_output(bounds.groups, group.leaf.skeleton)
-        for start, returned in _starts(program, group):
+        integers = any(needs_integers(each, program.answers) for each in members)
+        for start, returned in starts_of(program, group):
             far = [Fraction(0)] + [Fraction(m * side) for m in (1, 4, 16, 64) for side in (1, -1)]
             for shift in far if returned else far[:1]:
                 values = [value + shift for value in returned]
                 for move in moves:
-                    neighbor = tuple(x + d for x, d in zip(start, move, strict=True))
-                    for pair in ((start, neighbor), (neighbor, start)):
-                        yield members, pair[0], pair[1], values
+                    points = _edges(program, start, move, integers) if program.rounded else (start,)
+                    for point in points:
+                        neighbor = tuple(x + d for x, d in zip(point, move, strict=True))
+                        for pair in ((point, neighbor), (neighbor, point)):
+                            yield members, pair[0], pair[1], values
 
 
-def _starts(
+def _edges(
+    program: Program,
+    start: tuple[Fraction, ...],
+    move: tuple[Fraction, ...],
+    integers: bool,
+) -> Iterator[tuple[Fraction, ...]]:
+    """Yield answers from which what is rounded moves the most, near a start and far away."""
+    tiny = Fraction(1, 2**20)
+    whole = 2 * math.lcm(*(v.denominator for each in program.rounded for v in each.form.values()))
+    for times in (0, 4, -4, 32, -32, 256, -256):
+        # what is rounded moves by an even number there, which keeps halves as they are
+        point = [x + times * whole * d for x, d in zip(start, move, strict=False)]
+        fixed: set[str] = set()
+        for i, each in enumerate(program.rounded):
+            free = [name for name in each.form if name != "1" and name not in fixed]
+            free = [name for name in free if int(name[1:]) < program.answers]
+            change = value_of(each.form, {f"q{j}": d for j, d in enumerate(move)})
+            fixed |= each.form.keys()
+            if not free:
+                continue
+            up_edge, down_edge = {
+                "even": (Fraction(1, 2), Fraction(3, 2)),
+                "floor": (1 - tiny, Fraction(0)),
+                "ceil": (Fraction(0), tiny),
+            }[each.kind]
+            edge = up_edge if change >= 0 else down_edge
+            near = start[program.answers + i] + times * whole * change
+            here = {f"q{j}": x for j, x in enumerate(program.extended(point))}
+            target = edge + 2 * math.floor((near - edge) / 2)
+            point[int(free[0][1:])] += (target - value_of(each.form, here)) / each.form[free[0]]
+        if not integers or all(x.denominator == 1 for x in point):
+            yield tuple(point)
+
+
+def starts_of(
     program: Program, group: Group
 ) -> Iterator[tuple[tuple[Fraction, ...], list[Fraction]]]:
     """Yield answers inside a group and at a corner of it, with what is returned there."""
     for margin in (1, 0):
         point = interior(conditions_of(group), {}, margin)
         if point is not None:
-            if in_integers(group.draws):
+            if needs_integers(group, program.answers):
                 point = {name: Fraction(round(x)) for name, x in point.items()}
-            start = tuple(point.get(f"q{i}", Fraction(0)) for i in range(program.answers))
+            start = tuple(point.get(f"q{i}", Fraction(0)) for i in range(program.width))
             yield start, [value_of(form, point) for form in group.leaf.forms]
 
 
