@@ -357,7 +357,8 @@ class TukeyMedian:
 # *Privacy.* Where F(D) <= T the test is within e_1 and what is released within (e_2, delta), in
 # both directions; else both distances are 0, and each passes with the same probability, at most
 # delta. Together ``(e_1 + e_2, delta)``. (own proof; nested good sets and averaged weights are
-# those of Brown, Hopkins and Smith 2023, whose constants begin at millions of rows.)
+# those of Brown, Hopkins and Smith 2023, whose published constants begin at ``20 k lambda`` rows,
+# 66,000 of two columns.)
 #
 # Leverages, distances and weights are computed in integers, exactly.
 
@@ -795,9 +796,9 @@ class AffineInvariantMean:
     the covariance. A private test finds whether few rows are far from the others; if it fails the
     mean is NaN. The theorem and its proof are in the last section of the module.
 
-    It takes some thousands of rows to pass at epsilon 1 and delta 1e-6 (4,200 of two columns, 6,600
-    of five, 9,600 of ten), and twice as many at half of epsilon. `Mean` needs fewer, and is nearer
-    where columns do not move together.
+    It takes some thousands of normal rows to pass at epsilon 1 and delta 1e-6 (5,100 of two
+    columns, 6,600 of five, 8,600 of ten), and twice as many at half of epsilon. `Mean` needs fewer,
+    and is nearer where columns do not move together.
 
     Parameters
     ----------
