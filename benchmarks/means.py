@@ -179,8 +179,9 @@ def ellipsoids(runs: int, measured: Callable[..., Any]) -> None:
                 for along in axes
                 for kind in SHAPED
             ]  # fmt: skip
-            shown = (f" {cell:.2g} |" if cell < math.inf else " - |" for cell in cells)
-            print(f"| {n:,} | {width} |" + "".join(shown))
+            digits = (",.0f" if 100 <= cell < math.inf else ".2g" for cell in cells)
+            shown = (f" {cell:{form}} |" for cell, form in zip(cells, digits, strict=True))
+            print(f"| {n:,} | {width} |" + "".join(shown).replace(" inf ", " - "))
 
 
 def ellipsoid_error(rows: int, width: int, axes: str, kind: str, seed: int) -> float:
@@ -458,7 +459,7 @@ def draw_lines(file: Path) -> None:
             )  # fmt: skip
     axes[0].set_title("lines: error at epsilon 1")
     shaped = published("| rows | columns | Mean, axes equal |")
-    for axis, first, title in ((axes[1], 2, "equal axes"), (axes[2], 5, "axes from 1 to 1e-6")):
+    for axis, first, title in ((axes[1], 2, "equal axes"), (axes[2], 5, "axes 1 to 1e-6")):
         for width in (2, 10):
             own = [(row[0], row[first : first + 3]) for row in shaped if row[1] == width]
             for i, name in enumerate(SHAPED):
@@ -468,7 +469,8 @@ def draw_lines(file: Path) -> None:
                     label=f"{name}, {width} columns",
                 )  # fmt: skip
         axis.axhline(1, c="k", ls=":")
-        axis.set_title(f"means, {title}: over the sample's error")
+        axis.set_title(f"means, {title}")
+        axis.set_ylabel("error over the sample's")
     for axis in axes:
         axis.set_xlabel("rows")
         axis.grid(alpha=0.3)
