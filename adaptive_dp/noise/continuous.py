@@ -123,7 +123,7 @@ def nearest_sum(
     unit: float,
 ) -> int:
     """Return the integer nearest to ``(sum(constants) + sum(factor real)) / unit``, exactly."""
-    constant, bits = sum(map(Fraction, constants), Fraction(0)), 64
+    constant, bits = sum((Fraction(x) for x in constants), Fraction(0)), 64
     while True:
         # rounding is monotone: if both ends round to the same integer, so does the number
         low, high = (
