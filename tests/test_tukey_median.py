@@ -173,28 +173,26 @@ class TestEllipsoid:
         points = [(0,), (1,), (9,)]
         every = [
             tuple(rows)
-            for size in range(8, 12)
+            for size in (9, 10)
             for rows in itertools.combinations_with_replacement(points, size)
         ]
         found = {rows: near(rows, LEVELS, 9.0)[0] for rows in every}
         assert set(found.values()) == {0, 1}
-        for rows in every[::9]:
+        for rows in every[::20]:
             assert found[rows] == by_definition(rows, LEVELS, 9.0)
         for rows in every:
             for row in points:
                 more = tuple(sorted([*rows, row]))
                 assert more not in found or abs(found[more] - found[rows]) <= 1
 
-    @pytest.mark.parametrize(
-        ("width", "room", "wide"), [(1, 2, 2), (2, 3, 1), (2, 2, 5), (3, 2, 3)]
-    )
+    @pytest.mark.parametrize(("width", "room", "wide"), [(1, 2, 2), (2, 3, 1), (3, 2, 3)])
     def test_what_one_row_moves(self, width: int, room: int, wide: int) -> None:
         """Of random rows, some far off, and a row more: the three bounds, and how far d moves."""
         rng = np.random.default_rng([width, room, wide])
         levels = Levels(strict=2 * room + wide + 6, room=room, levels=wide, first=0.5, factor=1.0)
         q, h = 1 + room / wide, 1 / (levels.outer - wide - room)
         checked, moved = 0, [0.0, 0.0]
-        for _ in range(25):
+        for _ in range(12):
             n = int(rng.integers(8 * levels.strict, 12 * levels.strict)) * width
             rows = rng.normal(0, 40, (n, width)).round().astype(int)
             rows[: room + 1] *= rng.integers(1, 5, (room + 1, 1))
@@ -222,7 +220,7 @@ class TestEllipsoid:
                 moved[0] = max(moved[0], np.trace(gone) / (q * h * (1 + q / size)))
                 moved[1] = max(moved[1], shift / (q * math.sqrt(h) / size))
                 checked += 1
-        assert checked > 10
+        assert checked > 8
         assert min(moved) > 0.1  # the bounds are not far above what rows attain
 
     @pytest.mark.parametrize(("a", "epsilon", "delta"), [(0.01, 0.5, 1e-6), (0.05, 0.7, 1e-5)])
@@ -292,8 +290,9 @@ class TestEllipsoid:
         learner = dp.statistics.AffineInvariantMean(["x"])
         plan = dp.Pipeline(m=table.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
         assert 0.99 < plan.certify().epsilon <= 1.0
-        free = dp.Pipeline(m=table.solve(learner, delta=1e-9)).calibrate(epsilon=0.5, delta=1e-6)
-        assert 0.49 < free.certify().epsilon <= 0.5
+        if unit and relation == "replace_one":  # four steps
+            free = dp.Pipeline(m=table.solve(learner, delta=1e-9))
+            assert 0.49 < free.calibrate(epsilon=0.5, delta=1e-6).certify().epsilon <= 0.5
 
     def test_what_is_refused(self) -> None:
         table = dp.dataset("t", columns={"x": None, "s": ["a", "b"]})

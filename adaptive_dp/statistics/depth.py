@@ -586,7 +586,8 @@ def nested_sets(
     """
     ones = np.array([[1]] * len(rows), dtype=object).reshape(-1, 1)
     z = np.concatenate([ones, rows], axis=1)
-    inside, level, found = np.arange(len(z)), low, []
+    inside, level = np.arange(len(z)), low
+    found: list[tuple[int, NDArray[np.intp]]] = []
     while True:
         while len(inside):
             own = z[inside]
@@ -863,9 +864,11 @@ class AffineInvariantMean:
         rows = complete_rows(table, self.columns)
         query: PrivateQuery[Any] = PrivateQuery(RowsOnLattice(self.columns, declared), (rows,))
         # a row is a step: of k steps, (k e, k e^{(k - 1) e} delta)
-        steps = query.operation.sensitivity(rows.domain, change_at(rows), 0)
-        number = rows.count()
-        moved = number.operation.sensitivity(rows.domain, change_at(rows), 1)
+        number, change = rows.count(), change_at(rows)
+        assert isinstance(query.operation, Query)
+        assert isinstance(number.operation, Query)
+        steps = query.operation.sensitivity(rows.domain, change, 0)
+        moved = number.operation.sensitivity(rows.domain, change, 1)
         scale: Any = Free(self.free, weight=moved / COUNT)
         budget: Any = Free(self.free, weight=1 / steps)
         if epsilon is not None:
