@@ -2,6 +2,7 @@
 
     python benchmarks/means.py --runs 20 --results FILE
     python benchmarks/means.py --draw docs/statistics/means.png --results FILE
+    python benchmarks/means.py --draw-lines docs/statistics/lines.png
 
 *One column.* The root of the mean squared difference from the mean of the rows, over their
 deviation, of `dp.statistics.Mean` with no bounds declared; of noise on a sum whose bounds were
@@ -21,7 +22,13 @@ Errors are means of runs without the highest and lowest tenth, in l2 and in Maha
 `dp.statistics.TukeyEM` with no bounds, and of `dp.AdaSSP` with bounds at 5 and at 100 deviations.
 Medians of the runs. ``--lines`` measures them alone.
 
-FILE keeps what was measured, a line of JSON each.
+*Columns that move together.* The root of the mean squared Mahalanobis distance of a mean from that
+of the rows, over that of the rows' own from the truth, at epsilon 1: of normal rows whose axes have
+equal lengths, and lengths from 1 down to a millionth, turned at random. 1 is as much as the sample
+itself is off. ``--ellipsoids`` measures them alone.
+
+FILE keeps what was measured, a line of JSON each. The picture of lines and ellipsoids is drawn of
+the tables in docs/statistics/means.md, and of a line through the health insurance experiment.
 """
 
 # ruff: noqa: E402
@@ -61,6 +68,9 @@ LAWS: dict[str, Callable[[Any, int], Any]] = {
 def main() -> None:
     """Measure what is missing, and print the tables."""
     options = arguments()
+    if options.draw_lines:
+        draw_lines(options.draw_lines)
+        return
     lines = options.results.read_text().splitlines() if options.results.exists() else []
     done = {tuple(key): value for key, value in map(json.loads, lines)}
     if options.draw:
@@ -75,6 +85,9 @@ def main() -> None:
             print(*key, done[key], flush=True)
         return done[key]
 
+    if options.ellipsoids:
+        ellipsoids(options.runs, measured)
+        return
     lines_without_bounds(options.runs, measured)
     if options.lines:
         return
@@ -89,7 +102,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--results", type=Path, default=Path("means.jsonl"))
     parser.add_argument("--lines", action="store_true", help="measure lines alone")
+    parser.add_argument("--ellipsoids", action="store_true", help="measure ellipsoids alone")
     parser.add_argument("--draw", type=Path, help="draw what was measured, and measure nothing")
+    parser.add_argument("--draw-lines", type=Path, help="draw lines and ellipsoids, likewise")
     return parser.parse_args()
 
 
@@ -141,6 +156,50 @@ def line_error(rows: int, features: int, epsilon: float, kind: str, seed: int) -
     design = np.column_stack([np.ones(rows), x])
     least = design @ np.linalg.lstsq(design, y, rcond=None)[0]
     error = float(np.sqrt(np.mean((predicted - least) ** 2)))
+    return error if math.isfinite(error) else math.inf
+
+
+SHAPED = ("Mean", "correlated", "AffineInvariantMean")
+
+
+def ellipsoids(runs: int, measured: Callable[..., Any]) -> None:
+    """Print the table of columns that move together."""
+    axes = ("equal", "to 1e-6")
+    print("| rows | columns |" + "".join(f" {k}, axes {a} |" for a in axes for k in SHAPED))
+    print("|---|---|" + "---|" * (len(SHAPED) * len(axes)))
+    for n in (5_000, 10_000, 30_000, 100_000):
+        for width in (2, 5, 10):
+            cells = [
+                measured(
+                    "ellipsoid", n, width, along, kind, runs,
+                    by=lambda n=n, d=width, a=along, kind=kind: float(
+                        np.median([ellipsoid_error(n, d, a, kind, seed) for seed in range(runs)])
+                    ),
+                )
+                for along in axes
+                for kind in SHAPED
+            ]  # fmt: skip
+            digits = (",.0f" if 100 <= cell < math.inf else ".2g" for cell in cells)
+            shown = (f" {cell:{form}} |" for cell, form in zip(cells, digits, strict=True))
+            print(f"| {n:,} | {width} |" + "".join(shown).replace(" inf ", " - "))
+
+
+def ellipsoid_error(rows: int, width: int, axes: str, kind: str, seed: int) -> float:
+    """Return the error of one run; infinite where nothing is released."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.normal(size=(width, width)))[0]
+    lengths = np.ones(width) if axes == "equal" else np.geomspace(1, 1e-6, width)
+    x = rng.normal(size=(rows, width))
+    names = [f"x{j}" for j in range(width)]
+    solver: Any = dp.statistics.Mean(names, correlated=kind == "correlated")
+    if kind == "AffineInvariantMean":
+        solver = dp.statistics.AffineInvariantMean(names)
+    table = dp.dataset("t", columns=dict.fromkeys(names))
+    plan = dp.Pipeline(m=table.solve(solver, epsilon=1.0, delta=DELTA)).with_delta(DELTA)
+    data = 3 + (x * lengths) @ turn
+    mean = plan.simulate(seed=seed, t=dict(zip(names, data.T, strict=True)))["m"]
+    off = np.array([mean[name] for name in names]) - data.mean(axis=0)
+    error = float(np.sqrt(np.mean(np.square((off @ turn.T) / lengths)) * rows))
     return error if math.isfinite(error) else math.inf
 
 
@@ -348,6 +407,77 @@ def draw(done: dict[Any, Any], file: Path) -> None:
     figure.tight_layout()
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110, metadata={"Software": None})
+
+
+def published(begin: str) -> list[list[float]]:
+    """Return the numbers of the page's table that begins so; infinite where there is none."""
+    page = Path(__file__).parents[1] / "docs/statistics/means.md"
+    rows = []
+    for line in page.read_text(encoding="utf-8").split(begin)[1].splitlines()[2:]:
+        if not line.startswith("|"):
+            break
+        cells = (cell.strip(" *").replace(",", "") for cell in line.strip("|").split("|"))
+        rows.append([math.inf if cell == "-" else float(cell) for cell in cells])
+    return rows
+
+
+def draw_lines(file: Path) -> None:
+    """Draw a released line among rows, and errors by rows of lines and of ellipsoids."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import pandas as pd
+    from matplotlib import pyplot as plt
+
+    from adaptive_dp import demo
+
+    people = pd.read_csv(Path(demo.__file__).parent / "randhie.csv.gz")
+    table = dp.dataset("people", columns={"education": None, "income": None}, unit="person")
+    line = table.solve(dp.statistics.TukeyEM(["education"], "income"), epsilon=1.0, delta=DELTA)
+    data = people[["person", "education", "income"]]
+    fit = dp.Pipeline(line=line).with_delta(DELTA).simulate(seed=1, people=data)["line"]
+    data = data.dropna()
+    figure, (picture, *axes) = plt.subplots(1, 4, figsize=(15, 3.8))
+    x, rng = np.array([0.0, 25.0]), np.random.default_rng(0)
+    shown = data.iloc[::5]
+    picture.plot(
+        shown["education"] + rng.uniform(-0.4, 0.4, len(shown)), shown["income"], ".", ms=1, c="0.7"
+    )
+    least = np.polyfit(data["education"], data["income"], 1)
+    picture.plot(x, np.polyval(least, x), "k:", label="least squares, not private")
+    picture.plot(x, fit["intercept"] + fit["education"] * x, "C3", label="TukeyEM, epsilon 1")
+    picture.set_title("income by years of education")
+    picture.set_ylim(0, 25_000)
+    lines = published("| rows | features | TukeyEM, 0.5 |")
+    for features in (2, 10):
+        own = [(row[0], row[5:8]) for row in lines if row[1] == features]
+        for i, name in enumerate(("TukeyEM", "AdaSSP, 5", "AdaSSP, 100")):
+            style = ("o" if i == 0 else "s" if i == 1 else "^") + ("-" if features == 2 else "--")
+            axes[0].loglog(
+                [n for n, _ in own], [v[i] for _, v in own], style, c=f"C{i}",
+                label=f"{name}, {features} features",
+            )  # fmt: skip
+    axes[0].set_title("lines: error at epsilon 1")
+    shaped = published("| rows | columns | Mean, axes equal |")
+    for axis, first, title in ((axes[1], 2, "equal axes"), (axes[2], 5, "axes 1 to 1e-6")):
+        for width in (2, 10):
+            own = [(row[0], row[first : first + 3]) for row in shaped if row[1] == width]
+            for i, name in enumerate(SHAPED):
+                points = [(n, v[i]) for n, v in own if v[i] < math.inf]
+                axis.loglog(
+                    *zip(*points, strict=True), "o-" if width == 2 else "s--", c=f"C{i}",
+                    label=f"{name}, {width} columns",
+                )  # fmt: skip
+        axis.axhline(1, c="k", ls=":")
+        axis.set_title(f"means, {title}")
+        axis.set_ylabel("error over the sample's")
+    for axis in axes:
+        axis.set_xlabel("rows")
+        axis.grid(alpha=0.3)
+    for axis in (picture, *axes):
+        axis.legend(fontsize=6)
+    figure.tight_layout()
+    figure.savefig(file, dpi=100, metadata={"Software": None})
 
 
 if __name__ == "__main__":

@@ -350,6 +350,7 @@ def unbounded() -> dp.Pipeline:
         pca=table.solve(pca, epsilon=1.0, delta=1e-7),
         deep=table.solve(dp.statistics.TukeyMedian(["x", "y"], 5), epsilon=1.0, delta=0),
         line=table.solve(dp.statistics.TukeyEM(["x"], "y", models=8), epsilon=1.0, delta=1e-7),
+        shaped=table.solve(dp.statistics.AffineInvariantMean(["x", "y"]), epsilon=1.0, delta=1e-7),
     )
 
 

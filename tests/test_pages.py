@@ -144,6 +144,9 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
             blocks = re.findall(r"^```(\w+)\n(.*?)^```", file.read_text("utf-8"), re.DOTALL | re.M)
             assert {language for language, _ in blocks} <= kinds, file
             for language, block in blocks:
+                assert block.strip(), (
+                    f"{file}: a {language} block is empty, and compared with nothing"
+                )
                 if language == "toml":
                     points = tomllib.loads(block)["project"]["entry-points"]
                     assert set(points) <= {f"adaptive_dp.{kind}" for kind in KINDS}

@@ -20,7 +20,7 @@ from adaptive_dp import mechanisms as primitives
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.mechanisms import advice as advice_module
 from adaptive_dp.mechanisms.additive import ball_noise
-from adaptive_dp.mechanisms.advice import PURE, SCORES, TABLE, Row
+from adaptive_dp.mechanisms.advice import KEYS, PURE, SCORES, TABLE, Row
 from adaptive_dp.noise.stream import SeededStream
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -133,7 +133,11 @@ def test_what_needs_a_delta_has_no_epsilon_without_one(row: Row) -> None:
             assert plan.certify(1e-6).epsilon < math.inf
             pure = plan.certify(0.0).epsilon < math.inf
             assert pure == (row.promises == PURE)
-            assert pure == (row.mechanism.__name__ in names(query))
+            if row.family is KEYS:  # none is for it at delta 0
+                with pytest.raises(dp.DeclarationError, match="delta"):
+                    names(query)
+            else:
+                assert pure == (row.mechanism.__name__ in names(query))
             data = {"x": [0.0, 1.0, 2.0], "y": [1.0] * 3, "region": ["A", "B", "A"]}
             data["town"] = ["C", "C", "D"]
             plan.with_delta(1e-6).simulate(seed=1, people=data)
@@ -318,3 +322,14 @@ def test_the_pages_show_the_table(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     for expected in (first, second):
         assert f"---|\n{expected}\n\n" in text, expected
+
+
+def test_what_is_released_already_or_needs_a_delta_says_so() -> None:
+    table = dp.dataset("t", columns={"age": (0, 100), "word": str})
+    for released in (table["age"].average(), table["age"].quantiles([0.5])):
+        with pytest.raises(dp.DeclarationError, match="a release already"):
+            dp.suitable(released)
+    words = table.group_by("word").count()
+    with pytest.raises(dp.DeclarationError, match="ThresholdLaplace"):
+        dp.suitable(words)
+    assert dp.suitable(words, delta=1e-6)

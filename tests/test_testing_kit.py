@@ -69,6 +69,7 @@ def shipped() -> dict[str, tuple[Any, ...]]:
 
 
 ELSEWHERE = {
+    "EllipsoidMean",  # it reads all rows: tests/test_tukey_median.py
     "DeepModel",  # it reads models of batches: tests/test_tukey_em.py
     "Claimed",  # it stands for a release of another library
     "FollowTheLeader",  # it reads gradients at parameters to come

@@ -18,7 +18,7 @@ from attrs import NOTHING, evolve, frozen
 from accountants import Secret
 from adaptive_dp.graph.compile import distance
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import PrivateQuery
+from adaptive_dp.graph.handles import PrivateQuery, Released
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node, structure
 from adaptive_dp.graph.operation import Query
@@ -419,7 +419,8 @@ def suitable(
     Raises
     ------
     DeclarationError
-        If it is not a query, or no mechanism has such a parameter, or delta is not a probability.
+        If it is not a query, or no mechanism has such a parameter, or delta is not a probability;
+        or if it is 0, and no mechanism can release such a query without one.
 
     Examples
     --------
@@ -451,6 +452,12 @@ def suitable(
             for each in _by_table(scores, delta)
             if each.row.family is SCORES
         ]
+    if not advice and (with_delta := _by_table(query, 1e-6, knows)):
+        names = ", ".join(f"dp.{each.mechanism.__name__}" for each in with_delta[:3])
+        raise DeclarationError(
+            f"no mechanism can release {query.operation.label()} at delta 0; with a delta, such as "
+            f"suitable(query, delta=1e-6), there are {names}"
+        )
     # those that follow the data and need nothing stand together in the table's order
     places = [i for i, each in enumerate(advice) if _is_compared(each)]
     if len(places) > 1:
@@ -509,9 +516,10 @@ def _by_table(query: PrivateQuery[Any], delta: float, knows: Collection[str] = (
     """Return the mechanisms that can release a query, in the table's order."""
     names = {knows} if isinstance(knows, str) else set(knows)
     if not (isinstance(query, PrivateQuery) and isinstance(query.operation, Query)):
+        made = "; it is a release already, whose noise calibrate chooses"
         raise DeclarationError(
             "suitable takes a private query such as people.count(), before its release, got a "
-            f"{type(query).__name__}"
+            f"{type(query).__name__}{made if isinstance(query, Released) else ''}"
         )
     # any row's required parameter may be known, also of a row that cannot release this query
     parameters = {name for row in TABLE for name in row.required_parameters}

@@ -118,10 +118,12 @@ def nearest(constant: float, factor: float, real: Real, unit: float) -> int:
 
 
 def nearest_sum(
-    constants: Sequence[float], terms: Sequence[tuple[float, Real]], unit: float
+    constants: Sequence[float | Fraction],
+    terms: Sequence[tuple[float | Fraction, Real]],
+    unit: float,
 ) -> int:
     """Return the integer nearest to ``(sum(constants) + sum(factor real)) / unit``, exactly."""
-    constant, bits = sum(map(Fraction, constants), Fraction(0)), 64
+    constant, bits = sum((Fraction(x) for x in constants), Fraction(0)), 64
     while True:
         # rounding is monotone: if both ends round to the same integer, so does the number
         low, high = (
@@ -134,7 +136,7 @@ def nearest_sum(
 
 
 def _sum_bounds(
-    constant: Fraction, terms: Sequence[tuple[float, Real]], bits: int
+    constant: Fraction, terms: Sequence[tuple[float | Fraction, Real]], bits: int
 ) -> tuple[Fraction, Fraction]:
     low = high = constant
     for factor, real in terms:

@@ -1,15 +1,15 @@
 """Statistics without bounds, clusters and tests, each a subgraph of queries and mechanisms.
 
 For ``table.solve(...)``: `Mean`, `Covariance` and `PCA` of columns without declared bounds,
-`KMeans`, `KMedians`, `TukeyMedian`, `TukeyEM`. Tests with p-values and intervals are functions of a
-table: `proportion`, `mann_whitney`, `independence`, `coefficients` and others; `any_test` makes a
-private test of any public one.
+`AffineInvariantMean`, `KMeans`, `KMedians`, `TukeyMedian`, `TukeyEM`. Tests with p-values and
+intervals are functions of a table: `proportion`, `mann_whitney`, `independence`, `coefficients` and
+others; `any_test` makes a private test of any public one.
 """
 
 from adaptive_dp.statistics.auction import auction
 from adaptive_dp.statistics.batches import TukeyEM
 from adaptive_dp.statistics.clustering import KMeans, KMedians, labels
-from adaptive_dp.statistics.depth import TukeyMedian
+from adaptive_dp.statistics.depth import AffineInvariantMean, TukeyMedian
 from adaptive_dp.statistics.differences import anova, mean_difference
 from adaptive_dp.statistics.documents import topics
 from adaptive_dp.statistics.fairness import group_errors
@@ -22,6 +22,7 @@ from adaptive_dp.statistics.tables import goodness_of_fit, independence
 
 __all__ = [
     "PCA",
+    "AffineInvariantMean",
     "Covariance",
     "KMeans",
     "KMedians",

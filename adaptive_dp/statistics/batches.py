@@ -46,7 +46,7 @@ SHALLOWEST = 6
 
 
 @frozen
-class _Number(RowFunction):
+class Number(RowFunction):
     """A column of numbers, clipped to its bounds where it has any."""
 
     of: str
@@ -150,7 +150,7 @@ class BatchModels(Query):
         part_of_row = draw_parts(stream, [1 / self.models] * self.models, count)[units]
         order = np.argsort(part_of_row, kind="stable")
         ends = np.searchsorted(part_of_row[order], np.arange(self.models + 1))
-        values = [rows.values(_Number(name, self.declared[name]))[order] for name in self.columns]  # type: ignore[arg-type]
+        values = [rows.values(Number(name, self.declared[name]))[order] for name in self.columns]  # type: ignore[arg-type]
         table = np.stack([np.ones(len(order)), *values], axis=1)
         found: list[list[int]] = [[] for _ in self.columns]
         with quiet(os.getpid()):
