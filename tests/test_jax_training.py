@@ -240,6 +240,20 @@ def test_the_certificate_is_the_accountants_answer_for_the_sampled_gaussian() ->
     assert plan.certify().epsilon >= alone * (1 - 1e-9)
 
 
+def test_correlated_noise_is_that_of_torch_with_the_steps_of_optax() -> None:
+    """Of next to no noise, and with one batch, it is the descent on all rows."""
+    options = {"steps": 6, "sampling_rate": 0.5, "batch_size": 5, "clipping": 1.0}
+    learner = training(noise="banded", **options)
+    plan = plan_of(learner, sigma=1e-6)
+    rows = rows_of(20, seed=4)
+    model = plan.simulate(seed=1, images=rows)["model"]
+    assert np.shape(model["parameters"]) == (SIZE,)
+    one = plan_of(training(noise="banded", **{**options, "sampling_rate": 1.0}), sigma=1e-6)
+    plain = plan_of(training(**{**options, "sampling_rate": 1.0}), sigma=1e-6)
+    first, second = (p.simulate(seed=1, images=rows)["model"]["parameters"] for p in (one, plain))
+    np.testing.assert_allclose(first, second, atol=1e-4)
+
+
 @pytest.mark.parametrize("optimizer", [sgd, lambda: optax.adam(0.1)])
 def test_without_noise_it_is_the_descent_of_optax(optimizer: Any) -> None:
     """A loop of optax's own along gradients by hand: clipped, added, divided."""

@@ -124,6 +124,113 @@ def test_the_certificate_is_the_accountants_answer_for_the_sampled_gaussian() ->
     assert plan.certify().epsilon >= alone * (1 - 1e-9)
 
 
+def wide() -> Any:
+    return torch.nn.Linear(4, 400)
+
+
+def first_pixel(outputs: Any, targets: Any) -> Any:
+    """A loss whose gradient does not depend on the parameters."""
+    return outputs.sum() * (1.0 + targets.sum())
+
+
+def plain_sgd(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, lr=1.0)
+
+
+@pytest.mark.parametrize(("noise", "bands"), [("banded", None), ("banded", 2), ("tree", None)])
+def test_the_law_of_correlated_noise_is_that_of_the_factorization(noise: Any, bands: Any) -> None:
+    """The last parameters are ``-(A X + B Z) 1`` exactly: mean and variance of 2,000 numbers.
+
+    The gradient does not depend on the parameters, and steps of SGD of rate 1 add up to the last
+    prefix sum; a false alarm at 6.5 standard deviations has a probability below 1e-9.
+    """
+    from adaptive_dp.mechanisms.follow_the_leader import FACTORIZATIONS
+
+    sigma, shares = 0.25, []
+    options = {"steps": 12, "sampling_rate": 0.25, "batch_size": 1, "clipping": 2.0}
+    learner = training(wide, first_pixel, plain_sgd, noise=noise, bands=bands, **options)
+    plan = dp.Pipeline(model=PIXELS.solve(learner)).fix(sigma=sigma).with_delta(1e-5)
+    matrices = FACTORIZATIONS[noise](4, 3, bands)
+    # B's last row, by its definition: C' solves C' b = 1 (banded), or the tree's estimates
+    size = 64
+    run, drawn = matrices.start(size), iter(np.eye(size, dtype=np.int64))
+    for _ in range(12):
+        row = run.push(np.zeros(size, dtype=np.int64), lambda: next(drawn))
+    deviation = sigma * matrices.sensitivity() * float(np.linalg.norm(row * 2.0**matrices.bits))
+    start = np.asarray(build(learner.net).state_dict()["weight"]).reshape(-1)
+    start = np.concatenate([start, np.asarray(build(learner.net).state_dict()["bias"])])
+    rows = {"image": np.array([[0.5, 0.25, 0.0, 1.0]]), "y": [1]}
+    for data in ({"image": np.zeros((0, 4)), "y": []}, rows):
+        moved = np.asarray(plan.simulate(seed=3, images=data)["model"]["parameters"]) - start
+        # of the row, in one of the batches: in each of three epochs a vector of norm 1 by its clip
+        gradient = np.concatenate([np.tile(np.array(rows["image"][0]), 400), np.ones(400)])
+        unit = gradient / np.linalg.norm(gradient)
+        shares.append(float(moved @ unit))
+        rest = moved - shares[-1] * unit
+        number = len(rest) - 1
+        assert abs((rest**2).sum() / deviation**2 - number) < 6.5 * np.sqrt(2 * number)
+    assert abs(shares[0]) < 6.5 * deviation
+    assert abs(shares[1] + 3) < 6.5 * deviation
+
+
+def test_correlated_noise_is_charged_as_the_theorems_say() -> None:
+    from accountants.losses.tree import allocated_matrix_factorization, participation_sensitivity
+    from adaptive_dp.mechanisms.follow_the_leader import Banded
+
+    options = {"steps": 12, "sampling_rate": 0.25, "batch_size": 1, "clipping": 2.0}
+    exchanged = dp.dataset("images", columns=PIXELS.domain.columns, neighbors="replace_one", size=9)
+    for bands in (None, 2):
+        encoder = accountants.Toeplitz(Banded(4, 3, bands).coefficients() / 2.0**12, 12)
+        s = participation_sensitivity(encoder, 3, 4)
+        learner = training(noise="banded", bands=bands, **options)
+        # add/remove: random batches that nobody sees
+        term = allocated_matrix_factorization(encoder, s, 4)
+        found = accountants.measure(term, accountants.Distribution(), delta=1e-5).bounds.upper
+        assert found <= plan_of(learner).certify().epsilon <= found * (1 + 1e-4)
+        # exchanged units: twice the distance, without amplification
+        found = accountants.Gaussian(2.0).epsilon_at(1e-5).upper
+        certified = plan_of(learner, exchanged).certify().epsilon
+        assert found <= certified <= found * (1 + 1e-4)
+
+
+def test_batches_in_turn_are_of_whole_units_each_by_a_uniform_draw() -> None:
+    """Chi square of 2 degrees of freedom above 40 has a probability of 2e-9."""
+    table = dp.dataset("images", columns=PIXELS.domain.columns, unit="who", rows_per_unit=2)
+    rows = {**rows_of(6000), "who": np.repeat(np.arange(3000), 2)}
+    reads = NetworkRowsOf(("image",), "y", PIXELS.domain.columns, by_unit=True)
+    every = reads.run([table.inputs[0].operation.bind(rows)], SeededStream(0))
+    parts = every.split(3, SeededStream(4))
+    assert sorted(np.concatenate([p.index for p in parts])) == list(range(6000))
+    assert all(len(p.index) == 2 * p.count for p in parts)
+    assert sum((p.count - 1000) ** 2 / 1000 for p in parts) < 40
+
+
+def test_correlated_noise_learns_and_refuses_what_it_cannot_hold() -> None:
+    draw = np.random.default_rng(1)
+    x = draw.random((1500, 4))
+    rows = {"image": x, "y": (x[:, 0] > x[:, 1]).astype(int)}
+    fast = functools.partial(torch.optim.SGD, lr=4.0, momentum=0.5)
+    options = {"steps": 20, "sampling_rate": 0.1, "clipping": 1.0, "batch_size": 150}
+    learner = training(optimizer=fast, noise="banded", bands=4, **options)
+    plan = dp.Pipeline(model=PIXELS.solve(learner)).calibrate(epsilon=2.0, delta=1e-5)
+    model = plan.simulate(seed=2, images=rows)["model"]
+    assert (dp.torch.predict(model, linear, x) == rows["y"]).mean() > 0.85
+    for wrong, match in [
+        ({"sampling_rate": 0.3}, "number"),
+        ({"steps": 25}, "multiple"),
+        ({"clipping": dp.Clipping()}, "one threshold"),
+        ({"noise": "white"}, "one of"),
+        ({"noise": "tree", "bands": 2}, "bands"),
+    ]:
+        with pytest.raises(dp.DeclarationError, match=match):
+            training(**{**options, "noise": "banded", **wrong})
+    with (
+        dp.Session(budget=dp.Budget(1.0, 1e-5), seed=1, images=rows) as session,
+        pytest.raises(dp.DeclarationError, match="one by one"),
+    ):
+        dp.torch.Loop(session, PIXELS, learner, sigma=1.0)
+
+
 def test_replace_one_is_refused_for_samples() -> None:
     columns = {"image": dp.tensor((4,), (0, 1)), "y": [0, 1]}
     table = dp.dataset("images", columns=columns, neighbors="replace_one")

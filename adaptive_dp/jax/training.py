@@ -25,6 +25,7 @@ from adaptive_dp.torch.networks import (
 from adaptive_dp.torch.training import (
     InitialState,
     NetworkParameters,
+    NetworkStream,
     OptimizerStep,
     UnitGradientsOf,
     decided,
@@ -201,6 +202,16 @@ def _update(init: Function, optimizer: Function) -> tuple[Callable[..., Any], Ca
     return jax.jit(lambda theta: made.init(unravel(theta))), jax.jit(step)
 
 
+@frozen
+class FunctionStream(NetworkStream):
+    """Sums of the clipped gradients of a function of JAX; see `NetworkStream`."""
+
+    kind: ClassVar[str] = "function_stream"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    start_node: ClassVar[type[InitialState]] = FunctionStart
+    step_node: ClassVar[type[OptimizerStep]] = OptaxStep
+
+
 # -----------------------------------------------------------------------------
 # The learner.
 
@@ -223,7 +234,9 @@ class Training(NetworkTraining):
         float32, or all float64. The key is the library's, and public.
     optimizer
         Returns an optax transformation, such as ``lambda: optax.sgd(1.0)``.
-    steps, sampling_rate, clipping, first_threshold, features, target, batch_size, free
+    steps, sampling_rate, clipping, first_threshold, features, target, batch_size, noise, bands
+        As of `adaptive_dp.torch.Training`.
+    free
         As of `adaptive_dp.torch.Training`.
     physical_batch
         How many rows are computed at once, in a program that is compiled once; None for 32.
@@ -272,6 +285,7 @@ class Training(NetworkTraining):
     gradients_node: ClassVar[type[UnitGradientsOf]] = FunctionGradientsOf
     start_node: ClassVar[type[InitialState]] = FunctionStart
     step_node: ClassVar[type[OptimizerStep]] = OptaxStep
+    stream_node: ClassVar[type[NetworkStream]] = FunctionStream
 
     @property
     def named_loss(self) -> tuple[Function, dict[str, Any]]:

@@ -205,6 +205,11 @@ class Loop:
     def _expected(self) -> float:
         """Return the public number of units that a round is expected to have."""
         training, size = self._training, self._table.domain.size
+        if training.noise != "independent":
+            raise DeclarationError(
+                "a loop pays for its rounds one by one, and correlated noise for all of them: "
+                "leave out noise, or solve the training in a plan"
+            )
         if training.batch_size is None and size is None:
             raise DeclarationError(
                 "a loop divides by a public number of units: give Training its batch_size, such as "

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, TypedDict, cast
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 from attrs.validators import in_
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
 from adaptive_dp.graph.handles import (
+    Private,
     PrivateQuery,
     Released,
     parameter,
@@ -21,14 +22,15 @@ from adaptive_dp.graph.handles import (
     public,
 )
 from adaptive_dp.graph.loops import repeat
-from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.graph.operation import Change, Operation, Visibility
+from adaptive_dp.graph.mechanism import AdaptiveSums, Free
+from adaptive_dp.graph.operation import Change, Operation, Query, Visibility
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number, positive, strings
 from adaptive_dp.learning.base import Learner, LearnerBudget, within
 from adaptive_dp.learning.descent import COUNT, Clipping, expected_rows
 from adaptive_dp.mechanisms.additive import Gaussian
-from adaptive_dp.noise.stream import Stream
+from adaptive_dp.mechanisms.follow_the_leader import FACTORIZATIONS, FollowTheLeader
+from adaptive_dp.noise.stream import SeededStream, Stream
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Categories, Column, Interval, Tensors
 from adaptive_dp.queries.domains import Table as TableDomain
@@ -146,6 +148,22 @@ class UnitGradients:
 
 
 @frozen
+class LaterGradientsDomain:
+    """The domain of gradients at parameters that are chosen later, ``size`` of them.
+
+    Parameters
+    ----------
+    size
+        The number of parameters.
+    examples
+        The domain of the rows.
+    """
+
+    size: int
+    examples: NetworkRowsDomain
+
+
+@frozen
 class UnitGradientsOf(Operation):
     """The gradient of each unit's loss by a network's parameters, at released ones.
 
@@ -203,10 +221,8 @@ class UnitGradientsOf(Operation):
             "this is tried before a run."
         )
 
-    def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
-        """Return the number of parameters; both inputs are needed."""
-        if len(inputs) != 2:
-            raise DeclarationError("a network's gradients need rows and released parameters")
+    def domain(self, inputs: Sequence[Any]) -> GradientsDomain | LaterGradientsDomain:
+        """Return the number of parameters, with released ones or those that are chosen later."""
         size = sum(sizes(self.shapes))
         if any(n < 0 for _, shape in self.shapes for n in shape):
             raise DeclarationError("a parameter's shape has numbers of at least 0")
@@ -214,7 +230,7 @@ class UnitGradientsOf(Operation):
             raise DeclarationError(
                 f"a network needs at least one parameter to train, and at most {MOST_PARAMETERS:,}"
             )
-        return GradientsDomain(size, inputs[0])
+        return (GradientsDomain if len(inputs) == 2 else LaterGradientsDomain)(size, inputs[0])
 
     def change(self, change: Change) -> Change:
         """Return the change as it is: one vector for each unit that `NetworkRowsOf` counts.
@@ -259,7 +275,7 @@ class UnitGradientsOf(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> UnitGradients:
         """Return the gradients; nothing is computed yet."""
-        rows, theta = inputs
+        rows, theta = (*inputs, None)[:2]
         # the engine was built when the plan was rehearsed
         shape = input_shape_of(rows)
         engine = self.parts(shape, by_unit=rows.units is not None).engine()
@@ -492,6 +508,11 @@ class TrainedNetwork(NetworkStateOperation):
         The parameters' names and shapes.
     features, target, columns
         As of `NetworkRowsOf`.
+
+    Notes
+    -----
+    Its input is the state after the last round; or, of correlated noise, the mean and the last of
+    the parameters, with the threshold, which is public.
     """
 
     kind: ClassVar[str] = "trained_network"
@@ -508,6 +529,8 @@ class TrainedNetwork(NetworkStateOperation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkParameters:
         """Return the model."""
         state, goal = inputs[0], self.columns[self.target]
+        if len(inputs) == 2:
+            state = {"parameters": np.asarray(inputs[0])[1], "threshold": inputs[1]}
         middle, half = standard(goal) if isinstance(goal, Interval) else (0.0, 1.0)
         return {
             "parameters": np.array(state["parameters"]),
@@ -528,6 +551,183 @@ def written(declared: Column) -> dict[str, Any]:
         return {"categories": list(declared.values)}
     assert isinstance(declared, Interval)
     return {"bounds": [declared.lower, declared.upper]}
+
+
+# -----------------------------------------------------------------------------
+# Correlated noise: all rounds are one release, whose batches are read in turn.
+
+STREAM_BITS = 24
+"""Sums are given in steps of 2^-24 of the threshold."""
+
+
+@define
+class NetworkCourse:
+    """The parameters of a network along noisy prefix sums: an optimizer's, of their differences.
+
+    Parameters
+    ----------
+    step
+        Of the optimizer.
+    state
+        Before the first round.
+    expected
+        The number of units that a round is expected to have, which is public or released.
+    """
+
+    step: OptimizerStep
+    state: Mapping[str, Any]
+    expected: float
+    _before: NDArray[np.float64] | float = 0.0
+
+    @property
+    def parameters(self) -> NDArray[np.float64]:
+        """The parameters of now, shape (d,)."""
+        return np.asarray(self.state["parameters"], dtype=np.float64)
+
+    def follow(self, prefix: NDArray[np.float64]) -> None:
+        """Step along the last round's noisy sum: what it has added to the prefix."""
+        self.state = self.step.following(self.state, (prefix - self._before) / self.expected)
+        self._before = prefix
+
+
+@frozen(eq=False, repr=False)
+class NetworkSums(AdaptiveSums):
+    """Sums of the clipped gradients of units, in units of the threshold.
+
+    Parameters
+    ----------
+    gradients
+        Of the units; their own parameters are not read.
+    clip
+        C.
+    start, optimizer
+        The nodes of the parameters before the first round, and of a step.
+    """
+
+    gradients: UnitGradients
+    clip: float
+    start: InitialState
+    optimizer: OptimizerStep
+
+    def __repr__(self) -> str:
+        return "<private gradients>"
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of parameters."""
+        return (sum(sizes(self.gradients.engine.shapes)),)
+
+    @property
+    def step(self) -> float:
+        """2^-24."""
+        return 2.0**-STREAM_BITS
+
+    def course(self, given: float) -> NetworkCourse:
+        """Return where the optimizer goes, by the number of units that a round is expected to have.
+
+        It reads no row: initial parameters are of a public seed.
+        """
+        return NetworkCourse(self.optimizer, self.start.run([self.clip], SeededStream(0)), given)
+
+    def split(self, parts: int, stream: Stream) -> list[NetworkSums]:
+        """Return disjoint batches: each unit is in one of them, by its own uniform draw."""
+        split = self.gradients.rows.split(parts, stream)
+        return [evolve(self, gradients=evolve(self.gradients, rows=rows)) for rows in split]
+
+    def at(self, parameters: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the sum at parameters, in steps, shape (d,)."""
+        own = self.gradients
+        total, step = evolve(own, theta=parameters).both(self.clip)[0], own.engine.sums.step
+        halvings = round(math.log2(self.step / step))
+        return np.asarray((total + (1 << (halvings - 1))) >> halvings, dtype=np.int64)
+
+
+@frozen
+class NetworkStream(Query):
+    """Sums of a network's clipped gradients, at parameters that an optimizer chooses adaptively.
+
+    In units of the threshold. *Sensitivity*, in l2 alone. A unit is in one batch, so it moves one
+    sum, whatever the parameters, by a vector of norm at most 1 where it appears or vanishes, and by
+    at most 2 where it is exchanged; and by the rounding of each coordinate to steps, half a step
+    for each of two data sets.
+
+    Parameters
+    ----------
+    net
+        Returns a new ``torch.nn.Module``.
+    optimizer
+        From parameters to a ``torch.optim.Optimizer``.
+    shapes
+        The names and shapes of the parameters that are trained.
+    clip
+        C, the threshold.
+    presence
+        Whether units may appear and vanish alone: then those that are exchanged are refused.
+    """
+
+    kind: ClassVar[str] = "network_stream"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = LaterGradientsDomain
+    output_type: ClassVar[type] = AdaptiveSums
+    start_node: ClassVar[type[InitialState]] = InitialState
+    step_node: ClassVar[type[OptimizerStep]] = OptimizerStep
+
+    net: Function
+    optimizer: Function
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = field(converter=_shapes)
+    clip: float = field(default=1.0, converter=number)
+    presence: bool = False
+
+    def label(self) -> str:
+        """Return the threshold."""
+        return f"sums of gradients clipped to {self.clip:g}"
+
+    def domain(self, inputs: Sequence[Any]) -> LaterGradientsDomain:
+        """Return the domain of the gradients; refuse other parameters, or no threshold."""
+        if sum(sizes(self.shapes)) != inputs[0].size:
+            raise DeclarationError("a network's sums are of the parameters of its gradients")
+        if not (positive(self.clip) and 1e-9 <= self.clip <= 1e9):
+            raise DeclarationError(f"a gradient's clip must be positive, got {self.clip!r}")
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def dimension(self, domain: LaterGradientsDomain) -> int:
+        """Return the number of parameters."""
+        return domain.size
+
+    def step(self, domain: LaterGradientsDomain) -> float:
+        """Return 2^-24."""
+        return 2.0**-STREAM_BITS
+
+    def sensitivity(self, domain: LaterGradientsDomain, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; refuse any norm but 2."""
+        if norm != 2:
+            raise DeclarationError(
+                "a network_stream is a sum in each round, which moves in l2: release it with "
+                f"FollowTheLeader, whose norm is 2, got norm {norm!r}"
+            )
+        if self.presence and change.replaced:
+            raise DeclarationError(
+                "batches that are drawn at random amplify the privacy of units that appear or "
+                "vanish, and not of those that are exchanged"
+            )
+        # half a step in each coordinate, for each of two data sets
+        rounding = self.step(domain) * math.sqrt(domain.size)
+        return (change.both + rounding) * (1 + 1e-12)
+
+    def rehearse(self, inputs: Sequence[Any]) -> None:
+        """Make the optimizer once.
+
+        Raises
+        ------
+        RunError
+            If it cannot be made.
+        """
+        self.step_node(self.net, self.optimizer).rehearse([])
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkSums:
+        """Return the sums; nothing is computed yet."""
+        start = self.start_node(self.net, self.shapes)
+        return NetworkSums(inputs[0], self.clip, start, self.step_node(self.net, self.optimizer))
 
 
 # -----------------------------------------------------------------------------
@@ -598,6 +798,13 @@ class Training(Learner[NetworkParameters]):
         number of units, with a hundredth of the cost.
     physical_batch
         How many rows are computed at once; None for a default.
+    noise
+        ``"independent"`` in each round; or correlated between rounds, ``"banded"`` or ``"tree"``:
+        each unit is in one of ``1 / sampling_rate`` batches for the whole run, read in turn (see
+        `FollowTheLeader`).
+    bands
+        Of banded noise: how many, 1 to the number of batches, None for as many. Fewer leave more to
+        amplification by the random batches, and correlate less.
     free
         The name of the noise that a plan's calibration solves.
 
@@ -638,6 +845,8 @@ class Training(Learner[NetworkParameters]):
     target: str | None = field(kw_only=True, default=None)
     batch_size: float | None = field(kw_only=True, default=None, converter=number)
     physical_batch: int | None = field(kw_only=True, default=None)
+    noise: str = field(kw_only=True, default="independent")
+    bands: int | None = field(kw_only=True, default=None)
     free: str = field(kw_only=True, default="sigma")
 
     title: ClassVar[str] = "Training"
@@ -646,6 +855,7 @@ class Training(Learner[NetworkParameters]):
     gradients_node: ClassVar[type[UnitGradientsOf]] = UnitGradientsOf
     start_node: ClassVar[type[InitialState]] = InitialState
     step_node: ClassVar[type[OptimizerStep]] = OptimizerStep
+    stream_node: ClassVar[type[NetworkStream]] = NetworkStream
 
     def __attrs_post_init__(self) -> None:
         if not (
@@ -667,6 +877,36 @@ class Training(Learner[NetworkParameters]):
             isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= 2**20
         ):
             raise DeclarationError(f"physical_batch must be an int of at least 1, got {size!r}")
+        if self.noise not in (NOISES := ("independent", *FACTORIZATIONS)):
+            raise DeclarationError(f"noise must be one of {list(NOISES)}, got {self.noise!r}")
+        if self.bands is not None and self.noise != "banded":
+            raise DeclarationError("bands are those of noise='banded'")
+        if self.noise != "independent":
+            self.correlated(1.0, amplified=False)
+
+    def correlated(self, sigma: Any, *, amplified: bool) -> FollowTheLeader:
+        """Return the mechanism of correlated noise: batches, and how often each is read.
+
+        Raises
+        ------
+        DeclarationError
+            If the sampling rate is not one over a number of batches, steps are not a multiple of
+            that, or the threshold adapts.
+        """
+        batches = round(1 / self.sampling_rate)
+        epochs = round(self.steps / batches)
+        if abs(batches * self.sampling_rate - 1) > 1e-9 or self.steps != batches * epochs:
+            raise DeclarationError(
+                "correlated noise reads batches in turn: the sampling rate is one over their "
+                f"number, of which steps are a multiple, got sampling_rate={self.sampling_rate!r} "
+                f"and steps={self.steps}; take sampling_rate={1 / batches!r} and steps="
+                f"{max(1, epochs) * batches}"
+            )
+        if isinstance(self.clipping, Clipping):
+            raise DeclarationError(
+                "correlated noise is of sums with one threshold: give clipping a number"
+            )
+        return FollowTheLeader(sigma, batches, epochs, self.noise, self.bands, amplified)
 
     @cached_property
     def named_loss(self) -> tuple[Function, dict[str, Any]]:
@@ -723,6 +963,9 @@ class Training(Learner[NetworkParameters]):
         reads, gradients = self.operations(table.domain)
         rows = NetworkTable(reads, (table,))
         expected = self.expected(table)
+        trained = TrainedNetwork(gradients.shapes, reads.features, reads.target, reads.columns)
+        if self.noise != "independent":
+            return Released(trained, self.in_turn(gradients, rows, expected))
         first = self.clipping if not isinstance(self.clipping, Clipping) else self.first_threshold
         start: Released[Any] = Released(
             self.start_node(self.net, gradients.shapes), (public(float(first)),)
@@ -731,10 +974,32 @@ class Training(Learner[NetworkParameters]):
         def step(state: Released[Any], own: NetworkTable) -> Released[Any]:
             return self.round(gradients, state, own, expected)
 
-        state = repeat(step, self.steps, rows, start=start)
-        return Released(
-            TrainedNetwork(gradients.shapes, reads.features, reads.target, reads.columns), (state,)
+        return Released(trained, (repeat(step, self.steps, rows, start=start),))
+
+    def in_turn(
+        self, gradients: UnitGradientsOf, rows: NetworkTable, expected: Released[Any]
+    ) -> tuple[Released[Any], Released[Any]]:
+        """Return the mean and the last of the parameters, and the threshold: correlated noise.
+
+        Parameters
+        ----------
+        gradients, rows
+            As of `operations`.
+        expected
+            The number of units that a round is expected to have.
+        """
+        presence = self.noise == "banded" and rows.domain.table.neighbors != "replace_one"
+        unit = self.correlated(1.0, amplified=False)
+        # the norm of C's columns of a batch: noise that costs without amplification what one
+        # Gaussian release with this free parameter costs
+        sigma = Free(self.free, weight=unit.matrices.sensitivity())
+        assert not isinstance(self.clipping, Clipping)
+        query = self.stream_node(
+            self.net, self.optimizer, gradients.shapes, self.clipping, presence
         )
+        sums: PrivateQuery[Any] = PrivateQuery(query, (Private(gradients, (rows,)),))
+        mechanism = self.correlated(sigma, amplified=presence)
+        return sums.release(mechanism, given=[expected], name="training"), public(self.clipping)
 
     def round(
         self,
@@ -798,8 +1063,11 @@ class Training(Learner[NetworkParameters]):
         size = table.domain.size
         if size is not None:
             return public(size * self.sampling_rate)
-        # COUNT of the whole cost in mu^2, where a round costs about rate / sigma
+        # COUNT of the whole cost in mu^2, where a round costs about rate / sigma, and all rounds of
+        # correlated noise 1 / sigma
         weight = 1 / (math.sqrt(self.steps) * self.sampling_rate)
+        if self.noise != "independent":
+            weight = 1.0
         spread = Free(self.free, weight=math.sqrt((1 - COUNT) / COUNT) * weight)
         query: PrivateQuery[Any] = (
             table.count() if table.domain.unit is None else table.count_distinct()
