@@ -125,6 +125,32 @@ def test_no_share_is_longer_than_the_threshold(sums: ClippedSums) -> None:
     assert math.isqrt(longest) >= FULL * (1 - 2.0**-20)
 
 
+@pytest.mark.parametrize(
+    ("rule", "by_layer"), [("automatic", False), ("per_sample", True), ("flat", True)]
+)
+def test_rules_and_layers(sums: ClippedSums, rule: str, by_layer: bool) -> None:
+    """The formulas of each leaf, and no share is longer than 1."""
+    theta, x, y = drawn(30, 6)
+    parts = [slice(0, 6), slice(6, 8), slice(8, 20)] if by_layer else [slice(0, 20)]
+    length, c, right = 1 / math.sqrt(len(parts)), 0.1, np.zeros(SIZE)
+    for row in zip(x, y, strict=True):
+        gradient = by_numpy(theta, *row)
+        for part in parts:
+            norm = np.linalg.norm(gradient[part])
+            bound = {"automatic": norm + c, "per_sample": norm + c / (norm + c)}
+            right[part] += gradient[part] * length / bound.get(rule, max(norm, c * length))
+    total, _ = sums(theta, x, y, threshold=c, rule=rule, by_layer=by_layer)
+    np.testing.assert_allclose(total * sums.step, right, atol=2e-4)
+    for i, threshold in enumerate([1e-20, 1e-4, 1.0, 1e20]):
+        share, _ = sums(
+            theta, x[i:][:1], y[i:][:1], threshold=threshold, rule=rule, by_layer=by_layer
+        )
+        assert sum(int(v) ** 2 for v in share) <= FULL**2
+    along = np.arange(SIZE) / 7
+    found = sums.products(theta, x, y, along, threshold=c, rule=rule, by_layer=by_layer)
+    np.testing.assert_allclose(found.sum(), right @ along, atol=2e-2)
+
+
 def test_a_row_more_adds_its_share_and_splits_add_up(sums: ClippedSums) -> None:
     """Bit for bit: whoever else is there, and however rows are divided into batches."""
     theta, x, y = drawn(70, 3)

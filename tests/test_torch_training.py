@@ -205,6 +205,26 @@ def test_batches_in_turn_are_of_whole_units_each_by_a_uniform_draw() -> None:
     assert sum((p.count - 1000) ** 2 / 1000 for p in parts) < 40
 
 
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_automatic_clipping_costs_what_a_threshold_does_and_learns(per_sample: bool) -> None:
+    automatic = dp.torch.AutomaticClipping(0.05, per_sample=per_sample)
+    draw = np.random.default_rng(1)
+    x = draw.random((1000, 4))
+    rows = {"image": x, "y": (x[:, 0] > x[:, 1]).astype(int)}
+    fast = functools.partial(torch.optim.SGD, lr=2.0)
+    options = {"optimizer": fast, "steps": 15, "sampling_rate": 0.2, "batch_size": 200}
+    learner = training(clipping=automatic, by_layer=True, **options)
+    plan = plan_of(learner)
+    assert plan.certify().epsilon == plan_of(training(clipping=1.0, **options)).certify().epsilon
+    model = plan.simulate(seed=2, images=rows)["model"]
+    assert (dp.torch.predict(model, linear, x) == rows["y"]).mean() > 0.85
+    assert model["threshold"] == 0.05
+    with pytest.raises(dp.DeclarationError, match="gamma"):
+        dp.torch.AutomaticClipping(-1.0)
+    with pytest.raises(TypeError, match="by_layer"):
+        training(by_layer=1)
+
+
 def test_correlated_noise_learns_and_refuses_what_it_cannot_hold() -> None:
     draw = np.random.default_rng(1)
     x = draw.random((1500, 4))

@@ -234,7 +234,9 @@ class Training(NetworkTraining):
         float32, or all float64. The key is the library's, and public.
     optimizer
         Returns an optax transformation, such as ``lambda: optax.sgd(1.0)``.
-    steps, sampling_rate, clipping, first_threshold, features, target, batch_size, noise, bands
+    steps, sampling_rate, clipping, by_layer, first_threshold, features, target, batch_size
+        As of `adaptive_dp.torch.Training`; a layer is an array of the tree.
+    noise, bands
         As of `adaptive_dp.torch.Training`.
     free
         As of `adaptive_dp.torch.Training`.

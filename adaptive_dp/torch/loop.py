@@ -162,10 +162,8 @@ class Loop:
         self._reads, self._gradients = training.operations(table.domain)
         self._training = training
         self.sigma = sigma
-        first = training.clipping
-        start = training.first_threshold if isinstance(first, Clipping) else float(first)
         initial = InitialState(training.net, self._gradients.shapes)
-        self._state: dict[str, Any] = initial.run([start], Stream())
+        self._state: dict[str, Any] = initial.run([training.threshold], Stream())
         self._expected()
 
     @property

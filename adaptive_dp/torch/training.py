@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypedDict, cast
 
 import numpy as np
 from attrs import define, evolve, field, frozen
-from attrs.validators import in_
+from attrs.validators import in_, instance_of
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
@@ -46,6 +46,7 @@ from adaptive_dp.torch.examples import (
     input_shape,
     new_inputs,
 )
+from adaptive_dp.torch.gradients import RULES
 from adaptive_dp.torch.networks import (
     Engine,
     NetworkParts,
@@ -116,6 +117,8 @@ class UnitGradients:
     theta: NDArray[Any]
     engine: Engine
     stream: Stream
+    rule: str = "flat"
+    by_layer: bool = False
     _known: dict[float, tuple[NDArray[np.int64], int]] = field(factory=dict, init=False)
 
     def __repr__(self) -> str:
@@ -126,7 +129,14 @@ class UnitGradients:
         if threshold not in self._known:
             x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
             self._known[threshold] = self.engine.sums(
-                self.theta, x, y, self.rows.units, threshold=threshold, stream=self.stream
+                self.theta,
+                x,
+                y,
+                self.rows.units,
+                threshold=threshold,
+                rule=self.rule,
+                by_layer=self.by_layer,
+                stream=self.stream,
             )
         return self._known[threshold]
 
@@ -144,7 +154,8 @@ class UnitGradients:
     def products(self, bound: float, direction: NDArray[Any]) -> NDArray[np.float64]:
         """Return each row's clipped gradient, over the bound, times a direction; for audits."""
         x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
-        return self.engine.sums.products(self.theta, x, y, direction, threshold=bound)
+        how = {"threshold": bound, "rule": self.rule, "by_layer": self.by_layer}
+        return self.engine.sums.products(self.theta, x, y, direction, **how)
 
 
 @frozen
@@ -185,6 +196,13 @@ class UnitGradientsOf(Operation):
         How many rows are computed at once.
     expected
         About how many units a round has, where that is public: by it a physical batch is chosen.
+    rule
+        How a unit's gradient g is shortened, by a threshold C: ``"flat"`` to C, in units of C;
+        ``"automatic"``, ``g / (|g| + C)``; ``"per_sample"``, ``g / (|g| + C / (|g| + C))``. The
+        norm of each of them is at most 1, whatever g and C are.
+    by_layer
+        Whether the parts of g by each of the L modules (of JAX: arrays of the tree) are shortened
+        each by itself, with the norm ``1 / sqrt(L)`` for 1: their root of squares is at most 1.
     """
 
     kind: ClassVar[str] = "unit_gradients"
@@ -202,6 +220,8 @@ class UnitGradientsOf(Operation):
     target: Column = None
     physical_batch: int | None = None
     expected: int | None = None
+    rule: str = field(default="flat", validator=in_(RULES))
+    by_layer: bool = field(default=False, validator=instance_of(bool))
 
     def label(self) -> str:
         """Return the network's name and the number of parameters."""
@@ -281,7 +301,7 @@ class UnitGradientsOf(Operation):
         engine = self.parts(shape, by_unit=rows.units is not None).engine()
         if engine.shapes != self.shapes:
             raise RunError(f"{self.net.name} has other parameters than the plan declares")
-        return UnitGradients(rows, np.asarray(theta), engine, stream)
+        return UnitGradients(rows, np.asarray(theta), engine, stream, self.rule, self.by_layer)
 
 
 def input_shape_of(rows: NetworkRows) -> tuple[int, ...]:
@@ -749,7 +769,45 @@ def _function(value: Any) -> Function:
 
 
 def _threshold(value: Any) -> Any:
-    return value if isinstance(value, Clipping) else number(value)
+    return value if isinstance(value, Clipping | AutomaticClipping) else number(value)
+
+
+@frozen
+class AutomaticClipping:
+    """Gradients that are divided by about their own norm, so that no threshold is chosen.
+
+    A unit adds ``g / (|g| + gamma)`` to a round's sum, g its gradient: a vector shorter than 1,
+    whatever g is; so the sum's sensitivity is 1, as that of gradients that are cut at a threshold
+    is in units of it. Short gradients count nearly as much as long ones.
+
+    Parameters
+    ----------
+    gamma
+        Gradients far shorter than this keep their proportions.
+    per_sample
+        Whether a unit adds ``g / (|g| + gamma / (|g| + gamma))`` instead, which is longest for
+        gradients of a norm of about the root of gamma, and keeps those that are short short
+        (Xia et al. 2023).
+
+    References
+    ----------
+    Bu, Wang, Zha and Karypis 2023, "Automatic clipping: differentially private deep learning made
+    easier and stronger" (AUTO-S); Xia, Shen, Yao, Fu, Xu, Xu and Fu 2023, "Differentially private
+    learning with per-sample adaptive clipping".
+
+    Examples
+    --------
+    >>> AutomaticClipping().rule, AutomaticClipping(0.1, per_sample=True).rule
+    ('automatic', 'per_sample')
+    """
+
+    gamma: float = field(default=0.01, converter=number, validator=within(1e-9, 1e9))
+    per_sample: bool = field(default=False, validator=instance_of(bool))
+
+    @property
+    def rule(self) -> str:
+        """The rule by which the nodes know it."""
+        return "per_sample" if self.per_sample else "automatic"
 
 
 def _names(value: Any) -> tuple[str, ...] | None:
@@ -787,7 +845,11 @@ class Training(Learner[NetworkParameters]):
     sampling_rate
         The probability with which a unit enters a round; 1 for all units.
     clipping
-        A `Clipping` to follow a quantile of the norms, or a number for a fixed threshold.
+        A `Clipping` to follow a quantile of the norms, a number for a fixed threshold, or an
+        `AutomaticClipping`.
+    by_layer
+        Whether each module's part of a gradient is shortened by itself, to ``1 / sqrt(L)`` of the
+        threshold where there are L modules: no layer is silenced by another's long gradients.
     first_threshold
         Of a threshold that follows; it stays within a factor of 100 of this.
     features, target
@@ -837,9 +899,10 @@ class Training(Learner[NetworkParameters]):
     optimizer: Function = field(converter=_function)
     steps: int = field(kw_only=True, converter=number)
     sampling_rate: float = field(kw_only=True, validator=within(1e-12, 1))
-    clipping: Clipping | float = field(
+    clipping: Clipping | AutomaticClipping | float = field(
         kw_only=True, default=Clipping(quantile=0.5), converter=_threshold
     )
+    by_layer: bool = field(kw_only=True, default=False, validator=instance_of(bool))
     first_threshold: float = field(kw_only=True, default=1.0, validator=within(1e-9, 1e9))
     features: tuple[str, ...] | None = field(kw_only=True, default=None, converter=_names)
     target: str | None = field(kw_only=True, default=None)
@@ -862,11 +925,12 @@ class Training(Learner[NetworkParameters]):
             isinstance(self.steps, int) and not isinstance(self.steps, bool) and self.steps > 0
         ):
             raise DeclarationError(f"steps must be an int of at least 1, got {self.steps!r}")
-        if not isinstance(self.clipping, Clipping) and not (
+        if not isinstance(self.clipping, Clipping | AutomaticClipping) and not (
             positive(self.clipping) and 1e-9 <= self.clipping <= 1e9
         ):
             raise DeclarationError(
-                f"clipping must be a dp.Clipping or a positive number, got {self.clipping!r}"
+                "clipping must be a dp.Clipping, a dp.torch.AutomaticClipping or a positive "
+                f"number, got {self.clipping!r}"
             )
         if self.batch_size is not None and not positive(self.batch_size):
             raise DeclarationError(
@@ -907,6 +971,14 @@ class Training(Learner[NetworkParameters]):
                 "correlated noise is of sums with one threshold: give clipping a number"
             )
         return FollowTheLeader(sigma, batches, epochs, self.noise, self.bands, amplified)
+
+    @property
+    def threshold(self) -> float:
+        """C before the first round, fixed or not; of automatic clipping gamma."""
+        if isinstance(self.clipping, AutomaticClipping):
+            return self.clipping.gamma
+        adapts = isinstance(self.clipping, Clipping)
+        return float(self.first_threshold if adapts else self.clipping)  # type: ignore[arg-type]
 
     @cached_property
     def named_loss(self) -> tuple[Function, dict[str, Any]]:
@@ -952,6 +1024,8 @@ class Training(Learner[NetworkParameters]):
             columns[target],
             self.physical_batch,
             self.usual(table),
+            self.clipping.rule if isinstance(self.clipping, AutomaticClipping) else "flat",
+            self.by_layer,
         )
         shape = input_shape(features, columns)
         engine = gradients.parts(shape, by_unit=table.unit is not None).engine()
@@ -966,9 +1040,8 @@ class Training(Learner[NetworkParameters]):
         trained = TrainedNetwork(gradients.shapes, reads.features, reads.target, reads.columns)
         if self.noise != "independent":
             return Released(trained, self.in_turn(gradients, rows, expected))
-        first = self.clipping if not isinstance(self.clipping, Clipping) else self.first_threshold
         start: Released[Any] = Released(
-            self.start_node(self.net, gradients.shapes), (public(float(first)),)
+            self.start_node(self.net, gradients.shapes), (public(self.threshold),)
         )
 
         def step(state: Released[Any], own: NetworkTable) -> Released[Any]:
@@ -993,13 +1066,12 @@ class Training(Learner[NetworkParameters]):
         # the norm of C's columns of a batch: noise that costs without amplification what one
         # Gaussian release with this free parameter costs
         sigma = Free(self.free, weight=unit.matrices.sensitivity())
-        assert not isinstance(self.clipping, Clipping)
         query = self.stream_node(
-            self.net, self.optimizer, gradients.shapes, self.clipping, presence
+            self.net, self.optimizer, gradients.shapes, self.threshold, presence
         )
         sums: PrivateQuery[Any] = PrivateQuery(query, (Private(gradients, (rows,)),))
         mechanism = self.correlated(sigma, amplified=presence)
-        return sums.release(mechanism, given=[expected], name="training"), public(self.clipping)
+        return sums.release(mechanism, given=[expected], name="training"), public(self.threshold)
 
     def round(
         self,
