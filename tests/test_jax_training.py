@@ -280,6 +280,30 @@ def test_correlated_noise_is_that_of_torch_with_the_steps_of_optax() -> None:
     np.testing.assert_allclose(first, second, atol=1e-4)
 
 
+def test_a_loop_is_the_training_of_a_plan_and_resumes_without_a_second_spend() -> None:
+    """Of next to no noise; what a checkpoint asks for again is shown again, at no cost."""
+    options = {"steps": 5, "sampling_rate": 1.0, "batch_size": 12, "clipping": 0.5}
+    learner, rows = training(optimizer=lambda: optax.adam(0.1), **options), rows_of(12)
+    whole = plan_of(learner, sigma=1e-5).simulate(seed=1, images=rows)["model"]
+    with dp.Session(budget=dp.Budget(1e12, 1e-5), seed=2, images=rows) as session:
+        loop = dp.jax.Loop(session, PIXELS, learner, sigma=1e-5)
+        for done in loop:
+            if done.number == 3:
+                checkpoint = loop.state_dict()
+        spent = session.certificate().epsilon
+        again = dp.jax.Loop(session, PIXELS, learner, sigma=1e-5)
+        again.load_state_dict(checkpoint)
+        again.step()
+        assert again.number == 4
+        assert session.certificate().epsilon == spent
+        with pytest.raises(dp.DeclarationError, match="checkpoint"):
+            again.load_state_dict({**checkpoint, "memory": None})
+        with pytest.raises(dp.DeclarationError, match="parameters"):
+            again.module()
+    np.testing.assert_allclose(loop.model["parameters"], whole["parameters"], atol=1e-3)
+    assert loop.parameters["w"].shape == (4, 3)
+
+
 @pytest.mark.parametrize("optimizer", [sgd, lambda: optax.adam(0.1)])
 def test_without_noise_it_is_the_descent_of_optax(optimizer: Any) -> None:
     """A loop of optax's own along gradients by hand: clipped, added, divided."""

@@ -111,7 +111,7 @@ def _join() -> Callable[..., Any]:
 
 
 def _add(ends: tuple[int, ...], rule: str) -> Callable[..., Any]:
-    """Return what adds units' shares, compiled; each part, up to an end, has a factor of its own."""
+    """Return what adds units' shares, compiled: each part, up to an end, has its own factor."""
     jnp = library().numpy
     starts, length = (0, *ends[:-1]), 1 / np.sqrt(len(ends))
 

@@ -101,6 +101,8 @@ class Tree:
     ----------
     batches, epochs
         b and k; there are b k rounds.
+    bands
+        None: a tree has none.
 
     References
     ----------
@@ -113,7 +115,7 @@ class Tree:
     batches: int
     epochs: int
 
-    bands: None = None
+    bands: int | None = None
 
     @property
     def largest_row_sum(self) -> int:
@@ -452,7 +454,9 @@ class FollowTheLeader(Mechanism):
         plain = GaussianBound(up(distance * self.matrices.sensitivity() / self.sigma, 4))
         if not (self.amplified and self.batches > 1 and 0 < distance < math.inf):
             return plain
-        return _allocated(self.matrices, down(self.sigma / distance, 4)) or plain
+        matrices = self.matrices
+        assert isinstance(matrices, Banded)
+        return _allocated(matrices, down(self.sigma / distance, 4)) or plain
 
     def premises(self, release: Any) -> None:
         """Refuse noise that is too large to be drawn in the sums' steps."""
@@ -479,9 +483,8 @@ class FollowTheLeader(Mechanism):
 
 
 @lru_cache(maxsize=256)
-def _allocated(factorization: Tree | Banded, noise: float) -> PrivacyLoss | None:
-    """Return the loss on balls-and-bins batches, or None where it has no bound below the other."""
-    assert isinstance(factorization, Banded)
+def _allocated(factorization: Banded, noise: float) -> PrivacyLoss | None:
+    """Return the loss on balls-and-bins batches, or None where that has no bound."""
     rounds = factorization.batches * factorization.epochs
     # integers over a power of two: exact
     coefficients = factorization.coefficients() / 2.0**factorization.bits

@@ -772,7 +772,7 @@ class ClippedSums:
                 )
 
     def _group(self) -> None:
-        """Note which module each parameter is of, and by how much rounding moves a module's part."""
+        """Note whose each parameter is, and by how much rounding moves a module's part."""
         owners = {name: name.rpartition(".")[0] for name in self._parameters}
         modules = list(dict.fromkeys(owners.values()))
         self._module_of = {
