@@ -261,17 +261,24 @@ def test_replace_one_is_refused_for_samples() -> None:
 # --- what is learned
 
 
-@pytest.mark.parametrize("optimizer", [sgd, adam])
-def test_without_noise_it_is_the_descent_of_pytorch(optimizer: Any) -> None:
+def falling(optimizer: Any) -> Any:
+    return torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.25)
+
+
+@pytest.mark.parametrize(("optimizer", "schedule"), [(sgd, falling), (adam, None)])
+def test_without_noise_it_is_the_descent_of_pytorch(optimizer: Any, schedule: Any) -> None:
     """A loop of PyTorch's own: each row's gradient by itself, clipped, added, divided."""
     data, steps, threshold = rows_of(20), 6, 0.05
     learner = training(
-        deep, optimizer=optimizer, steps=steps, sampling_rate=1, clipping=threshold, batch_size=13
+        *(deep, None, optimizer),
+        **{"steps": steps, "sampling_rate": 1, "clipping": threshold, "batch_size": 13},
+        schedule=schedule,
     )
     model = plan_of(learner, sigma=1e-9).simulate(seed=1, images=data)["model"]
     module = build(learner.net)
     parameters = list(module.parameters())
     made, loss = optimizer(parameters), torch.nn.CrossEntropyLoss()
+    scheduler = schedule and schedule(made)
     x, y = torch.tensor(data["image"], dtype=torch.float32), torch.tensor(data["y"])
     for _ in range(steps):
         total = [torch.zeros_like(p) for p in parameters]
@@ -283,10 +290,107 @@ def test_without_noise_it_is_the_descent_of_pytorch(optimizer: Any) -> None:
         for p, g in zip(parameters, total, strict=True):
             p.grad = g / 13
         made.step()
+        if scheduler:
+            scheduler.step()
     expected = np.concatenate([p.detach().reshape(-1).numpy() for p in parameters])
     np.testing.assert_allclose(model["parameters"], expected, atol=2e-4)
     assert model["names"][0] == "0.weight"
     assert model["shapes"][0] == [3, 4]
+
+
+def test_a_schedule_goes_on_from_a_checkpoint() -> None:
+    rows = rows_of(8)
+    options = {"steps": 5, "sampling_rate": 1, "batch_size": 8, "clipping": 0.1}
+    learner = training(schedule=falling, **options)
+    with dp.Session(budget=dp.Budget(1e30, 1e-5), seed=1, images=rows) as session:
+        first = dp.torch.Loop(session, PIXELS, learner, sigma=1e-9)
+        for done in first:
+            if done.number == 3:
+                checkpoint = first.state_dict()
+        again = dp.torch.Loop(session, PIXELS, learner, sigma=1e-9)
+        again.load_state_dict(checkpoint)
+        list(again)
+    ends = [loop.model["parameters"] for loop in (first, again)]
+    np.testing.assert_allclose(*ends, atol=1e-5)
+    with pytest.raises(dp.DeclarationError, match="schedule"):
+        PIXELS.solve(training(schedule=lambda o: None))
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
+    with pytest.raises(dp.DeclarationError, match="metrics"):
+        PIXELS.solve(training(schedule=plateau))
+    with pytest.raises(dp.DeclarationError, match="optax"):
+        dp.jax.Training(falling, falling, falling, steps=3, sampling_rate=0.5, schedule=falling)
+
+
+def test_each_sampling_rate_of_a_schedule_is_charged() -> None:
+    rates = [0.1] * 4 + [0.2] * 3 + [0.1] * 2
+    options = {"steps": 9, "clipping": 1.0, "batch_size": 10}
+    plan = plan_of(training(sampling_rate=rates, **options))
+    one = accountants.Spend(accountants.Gaussian(mu=1.0))
+    sampled = [accountants.Sampled(one, rate) for rate in (0.1, 0.2)]
+    term = accountants.Sequential(
+        [accountants.Repeated(part, times) for part, times in zip(sampled, (6, 3), strict=True)]
+    )
+    found = accountants.measure(term, accountants.Distribution(), delta=1e-5).bounds.upper
+    assert found * (1 - 1e-9) <= plan.certify().epsilon <= found * (1 + 1e-5)
+    by_step = training(sampling_rate=lambda step: rates[step], **options)
+    assert by_step.phases == ((0.1, 4), (0.2, 3), (0.1, 2))
+    assert plan_of(by_step).fingerprint == plan.fingerprint
+    # the number of units is released once, and a round divides by its own share of it
+    options["batch_size"] = None
+    released = plan_of(training(sampling_rate=rates, **options))
+    assert [*released.certify().shares].count("Training.number_of_units") == 1
+    assert np.isfinite(released.simulate(seed=1, images=rows_of(50))["model"]["parameters"]).all()
+    with dp.Session(budget=dp.Budget(1e6, 1e-5), seed=1, images=rows_of(40)) as session:
+        loop = dp.torch.Loop(session, PIXELS, by_step, sigma=1.0)
+        costs = [loop.plan().with_delta(1e-5).certify().epsilon for _ in loop]
+    assert len({round(cost, 9) for cost in costs[:3]}) == 1
+    assert costs[4] > costs[0] == costs[8]
+    for wrong, match in [([0.1] * 3, "each of 9"), (2.0, "from 1e-12"), ([0.1, 0.0] * 5, "each")]:
+        with pytest.raises(dp.DeclarationError, match=match):
+            training(sampling_rate=wrong, **options)
+    with pytest.raises(dp.DeclarationError, match="changes"):
+        training(sampling_rate=lambda t: 0.1 + t / 1000, **{**options, "steps": 100})
+
+
+def test_adam_is_freed_of_the_noises_variance() -> None:
+    """With no noise it is Adam; the deviation that it is told is that of the gradient."""
+    weights = [torch.nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2)]
+    pair = dp.torch.adam_bc([weights[0]], lr=0.1), torch.optim.Adam([weights[1]], lr=0.1)
+    for step in range(4):
+        for weight, made in zip(weights, pair, strict=True):
+            weight.grad = torch.tensor([0.3, 1e-3 * step])
+            made.step()
+    torch.testing.assert_close(weights[0], weights[1])
+    # a gradient of 0.1 and noise of deviation 1: after many steps the second moment is 0.01
+    weight = torch.nn.Parameter(torch.zeros(2000))
+    made = dp.torch.adam_bc([weight], lr=1.0)
+    made.noise_deviation = 0.2
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(3000):
+        weight.grad = 0.1 + 0.2 * torch.randn(2000, generator=draw)
+        made.step()
+    state = made.state[weight]
+    square = state["exp_avg_sq"] / (1 - 0.999 ** float(state["step"]))
+    assert abs(float(square.mean()) - 0.04 - 0.01) < 1e-3
+    seen: list[float] = []
+
+    class Telling(torch.optim.SGD):
+        noise_deviation = 0.0
+
+        def step(self, closure: Any = None) -> None:
+            seen.append(self.noise_deviation)
+            super().step()
+
+    def telling(parameters: Any) -> Any:
+        return Telling(parameters, lr=0.1)
+
+    clipping = dp.Clipping(quantile=0.5, share=0.19)
+    learner = training(optimizer=telling, clipping=clipping, batch_size=4)
+    plan_of(learner, sigma=2.0).simulate(seed=1, images=rows_of(9))
+    assert seen[-3:] == [pytest.approx(2.0 / 0.9 / 4)] * 3
+    with dp.Session(budget=dp.Budget(1e6, 1e-5), seed=1, images=rows_of(9)) as session:
+        dp.torch.Loop(session, PIXELS, learner, sigma=2.0).step()
+    assert seen[-1] == pytest.approx(2.0 / 0.9 / 4)
 
 
 def test_the_threshold_follows_the_quantile_and_the_step_does_not_shrink_with_it() -> None:
@@ -915,8 +1019,8 @@ def test_a_loop_is_the_training_of_a_plan() -> None:
     data = rows_of(20)
     learner = training(deep, optimizer=adam, steps=4, sampling_rate=1, batch_size=20)
     planned = plan_of(learner, sigma=1e-9).simulate(seed=1, images=data)["model"]
-    with dp.Session(budget=dp.Budget(1e9, 1e-5), accountant="gaussian", images=data) as session:
-        loop = dp.torch.Loop(session, PIXELS, learner, sigma=1e-4)
+    with dp.Session(budget=dp.Budget(1e13, 1e-5), accountant="gaussian", images=data) as session:
+        loop = dp.torch.Loop(session, PIXELS, learner, sigma=1e-6)
         assert [each.number for each in loop] == [1, 2, 3, 4]
     np.testing.assert_allclose(loop.model["parameters"], planned["parameters"], atol=1e-3)
     assert loop.threshold == pytest.approx(planned["threshold"], rel=1e-3)

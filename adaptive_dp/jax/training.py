@@ -158,7 +158,9 @@ class OptaxStep(OptimizerStep):
         """Return initial parameters."""
         return initial(self.net)[2]
 
-    def following(self, state: Mapping[str, Any], mean: NDArray[Any]) -> dict[str, Any]:
+    def following(
+        self, state: Mapping[str, Any], mean: NDArray[Any], deviation: float = 0.0
+    ) -> dict[str, Any]:
         """Return the state after a step along a released mean; the threshold stays."""
         jax = library()
         key = (self.net.resolve(), self.optimizer.resolve())

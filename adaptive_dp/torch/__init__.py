@@ -10,6 +10,7 @@ import os
 
 from adaptive_dp.torch.examples import MapStyle
 from adaptive_dp.torch.loop import Loop, Round
+from adaptive_dp.torch.optimizers import adam_bc
 from adaptive_dp.torch.training import (
     AutomaticClipping,
     NetworkParameters,
@@ -30,6 +31,7 @@ __all__ = [
     "NetworkParameters",
     "Round",
     "Training",
+    "adam_bc",
     "module",
     "outputs",
     "predict",

@@ -220,7 +220,16 @@ class Loop:
                 "a loop divides by a public number of units: give Training its batch_size, such as "
                 "sampling_rate times a number of units that was released"
             )
-        return float(training.batch_size or size * training.sampling_rate)
+        now = self._now
+        return float(now.batch_size or size * now.sampling_rate)
+
+    @property
+    def _now(self) -> Training:
+        """The training of the next round, with its own sampling rate."""
+        rates = self._training.rates
+        if len(rates) == 1:
+            return self._training
+        return self._training.of_rate(rates[min(self.number, len(rates) - 1)])
 
     def __iter__(self) -> Iterator[Round]:
         """Yield each round, until the steps are taken or the budget allows no more."""
@@ -233,7 +242,7 @@ class Loop:
 
     def plan(self) -> Pipeline:
         """Return the plan of the next round, as the session is asked for it."""
-        training, theta = self._training, self._state["parameters"]
+        training, theta = self._now, self._state["parameters"]
         rows = NetworkTable(self._reads, (self._table,))
         released = training.releases(
             self._gradients,
@@ -260,7 +269,9 @@ class Loop:
             _HELD.pop(digest, None)
         expected, threshold, training = self._expected(), self.threshold, self._training
         mean = np.asarray(result["gradients"], dtype=np.float64) / expected
-        after = training.step_node(training.net, training.optimizer).following(self._state, mean)
+        told = training.is_told
+        deviation = self._sigma * training.sum_weight / expected if told else 0.0
+        after = training.step_of(told=told).following(self._state, mean, deviation)
         share = None
         if isinstance(training.clipping, Clipping):
             share = float(result["short_gradients"]) / expected

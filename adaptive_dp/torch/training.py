@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypedDict, cast
+from itertools import groupby
+from typing import Any, ClassVar, Literal, Self, TypedDict, cast
 
 import numpy as np
 from attrs import define, evolve, field, frozen
@@ -25,7 +27,7 @@ from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import AdaptiveSums, Free
 from adaptive_dp.graph.operation import Change, Operation, Query, Visibility
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import number, positive, strings
+from adaptive_dp.graph.values import as_tuple, number, positive, strings
 from adaptive_dp.learning.base import Learner, LearnerBudget, within
 from adaptive_dp.learning.descent import COUNT, Clipping, expected_rows
 from adaptive_dp.mechanisms.additive import Gaussian
@@ -64,6 +66,9 @@ from adaptive_dp.torch.networks import (
     sizes,
     trainable,
 )
+
+MOST_PHASES = 64
+"""Runs of equal sampling rates in a plan: each is a loop of its own."""
 
 FLOOR = 0.01
 """A threshold that adapts stays above this share of the first, and below its inverse."""
@@ -399,6 +404,10 @@ class OptimizerStep(NetworkStateOperation):
         From parameters to a ``torch.optim.Optimizer``.
     quantile, rate
         Of a threshold that adapts: see `Clipping`; None for a fixed one.
+    schedule
+        From an optimizer to a scheduler of ``torch.optim.lr_scheduler``, by the number of rounds.
+    told
+        Whether the optimizer is told the noise of the gradient: its deviation is the last input.
     """
 
     kind: ClassVar[str] = "optimizer_step"
@@ -407,6 +416,8 @@ class OptimizerStep(NetworkStateOperation):
     optimizer: Function
     quantile: float | None = None
     rate: float = 0.0
+    schedule: Function | None = None
+    told: bool = False
 
     def label(self) -> str:
         """Return the optimizer's name."""
@@ -448,15 +459,29 @@ class OptimizerStep(NetworkStateOperation):
         """Return initial parameters."""
         return flat(build(self.net))
 
-    def following(self, state: Mapping[str, Any], mean: NDArray[Any]) -> dict[str, Any]:
-        """Return the state after a step along a released mean; the threshold stays."""
-        return optimizer_step(self.net, self.optimizer, state, mean)
+    def following(
+        self, state: Mapping[str, Any], mean: NDArray[Any], deviation: float = 0.0
+    ) -> dict[str, Any]:
+        """Return the state after a step along a released mean; the threshold stays.
+
+        Parameters
+        ----------
+        state
+            Before the step.
+        mean
+            The released gradient over the expected number of units.
+        deviation
+            Of the noise of each of its coordinates.
+        """
+        with library().inference_mode(False):
+            return _step(self, state, mean, deviation)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> dict[str, Any]:
         """Return the state after the step."""
         state, total, expected = inputs[0], np.asarray(inputs[1]), float(inputs[2])
         mean = total / expected
-        after = self.following(state, mean)
+        deviation = float(inputs[-1]) / expected if self.told else 0.0
+        after = self.following(state, mean, deviation)
         if self.quantile is not None:
             after["threshold"] = next_threshold(
                 state, float(inputs[3]) / expected, self.quantile, self.rate
@@ -464,30 +489,56 @@ class OptimizerStep(NetworkStateOperation):
         return after
 
 
-_OPTIMIZERS: dict[Any, tuple[Any, Any]] = {}
-"""A module and its optimizer for each pair of functions: the last one alone."""
+@define
+class _Made:
+    """A module, its optimizer, and the scheduler with the number of rounds that it has seen."""
+
+    module: Any
+    optimizer: Any
+    scheduler: Any
+    rounds: int = 0
+
+    @classmethod
+    def of(cls, step: OptimizerStep) -> _Made:
+        """Return all of them new."""
+        module = build(step.net)
+        made = new_optimizer(step.optimizer, module)
+        scheduler = None if step.schedule is None else step.schedule.resolve()(made)
+        if step.schedule is not None and not hasattr(scheduler, "step"):
+            raise DeclarationError(
+                "schedule must be a function from an optimizer to a scheduler, such as lambda o: "
+                "torch.optim.lr_scheduler.LinearLR(o)"
+            )
+        return cls(module, made, scheduler)
+
+    def advance(self, rounds: int) -> None:
+        """Bring the scheduler to that many rounds."""
+        with warnings.catch_warnings():  # rounds before a checkpoint are not stepped again
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+            while self.rounds < rounds:
+                if self.scheduler is not None:
+                    self.scheduler.step()
+                self.rounds += 1
 
 
-def optimizer_step(
-    net: Function, optimizer: Function, state: Mapping[str, Any], mean: NDArray[Any]
-) -> dict[str, Any]:
-    """Return the state after a step along a released mean; the threshold stays."""
-    torch = library()
-    with torch.inference_mode(False):
-        return _step(net, optimizer, state, mean)
+_OPTIMIZERS: dict[Any, _Made] = {}
+"""What is made of each triple of functions: the last one alone."""
 
 
 def _step(
-    net: Function, optimizer: Function, state: Mapping[str, Any], mean: NDArray[Any]
+    step: OptimizerStep, state: Mapping[str, Any], mean: NDArray[Any], deviation: float
 ) -> dict[str, Any]:
     torch = library()
-    key = (net.resolve(), optimizer.resolve())
-    pair = _OPTIMIZERS.get(key)
-    if pair is None:
+    schedule = None if step.schedule is None else step.schedule.resolve()
+    key, rounds = (step.net.resolve(), step.optimizer.resolve(), schedule), int(state["round"])
+    kept = _OPTIMIZERS.get(key)
+    if kept is None or kept.rounds > rounds:
         _OPTIMIZERS.clear()
-        module = build(net)
-        pair = _OPTIMIZERS[key] = module, new_optimizer(optimizer, module)
-    module, made = pair
+        kept = _OPTIMIZERS[key] = _Made.of(step)
+    kept.advance(rounds)
+    module, made = kept.module, kept.optimizer
+    if step.told:
+        made.noise_deviation = deviation
     fill(module, state["parameters"])
     remind(made, module, state["memory"])
     position = 0
@@ -496,6 +547,7 @@ def _step(
         p.grad = torch.as_tensor(part).to(p.dtype).reshape(p.shape).contiguous()
         position += p.numel()
     made.step()
+    kept.advance(rounds + 1)  # its first call after a step, as schedulers expect
     theta = flat(module)
     if not np.isfinite(theta).all():  # the steps are too long: keep the last finite parameters
         return {**state, "round": int(state["round"]) + 1}
@@ -768,8 +820,19 @@ def _function(value: Any) -> Function:
     return Function.of(value)
 
 
+def _optional_function(value: Any) -> Function | None:
+    return None if value is None else _function(value)
+
+
 def _threshold(value: Any) -> Any:
     return value if isinstance(value, Clipping | AutomaticClipping) else number(value)
+
+
+def _rate(value: Any) -> Any:
+    """Return one rate, a rate for each step, or a function of the step."""
+    if callable(value) or isinstance(value, int | float):
+        return value
+    return tuple(number(rate) for rate in as_tuple(value))
 
 
 @frozen
@@ -843,7 +906,8 @@ class Training(Learner[NetworkParameters]):
     steps
         The number of rounds.
     sampling_rate
-        The probability with which a unit enters a round; 1 for all units.
+        The probability with which a unit enters a round; 1 for all units. A sequence, or a function
+        of the step from 0 on, gives each step its own; at most `MOST_PHASES` runs of equal ones.
     clipping
         A `Clipping` to follow a quantile of the norms, a number for a fixed threshold, or an
         `AutomaticClipping`.
@@ -856,10 +920,13 @@ class Training(Learner[NetworkParameters]):
         The input columns and the target's; None where the table has one column of tensors and one
         other.
     batch_size
-        The number of units that a round is expected to have, where it is public. None releases the
-        number of units, with a hundredth of the cost.
+        The number of units that a round is expected to have, where it is public; of rates that
+        differ, the first round. None releases the number of units, with a hundredth of the cost.
     physical_batch
         How many rows are computed at once; None for a default.
+    schedule
+        From an optimizer to a scheduler of learning rates that is stepped after each round, such
+        as ``lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 2000)``.
     noise
         ``"independent"`` in each round; or correlated between rounds, ``"banded"`` or ``"tree"``:
         each unit is in one of ``1 / sampling_rate`` batches for the whole run, read in turn (see
@@ -898,7 +965,7 @@ class Training(Learner[NetworkParameters]):
     loss: Any
     optimizer: Function = field(converter=_function)
     steps: int = field(kw_only=True, converter=number)
-    sampling_rate: float = field(kw_only=True, validator=within(1e-12, 1))
+    sampling_rate: Any = field(kw_only=True, converter=_rate)
     clipping: Clipping | AutomaticClipping | float = field(
         kw_only=True, default=Clipping(quantile=0.5), converter=_threshold
     )
@@ -908,6 +975,7 @@ class Training(Learner[NetworkParameters]):
     target: str | None = field(kw_only=True, default=None)
     batch_size: float | None = field(kw_only=True, default=None, converter=number)
     physical_batch: int | None = field(kw_only=True, default=None)
+    schedule: Function | None = field(kw_only=True, default=None, converter=_optional_function)
     noise: str = field(kw_only=True, default="independent")
     bands: int | None = field(kw_only=True, default=None)
     free: str = field(kw_only=True, default="sigma")
@@ -925,6 +993,7 @@ class Training(Learner[NetworkParameters]):
             isinstance(self.steps, int) and not isinstance(self.steps, bool) and self.steps > 0
         ):
             raise DeclarationError(f"steps must be an int of at least 1, got {self.steps!r}")
+        self._check_rates()
         if not isinstance(self.clipping, Clipping | AutomaticClipping) and not (
             positive(self.clipping) and 1e-9 <= self.clipping <= 1e9
         ):
@@ -943,10 +1012,52 @@ class Training(Learner[NetworkParameters]):
             raise DeclarationError(f"physical_batch must be an int of at least 1, got {size!r}")
         if self.noise not in (NOISES := ("independent", *FACTORIZATIONS)):
             raise DeclarationError(f"noise must be one of {list(NOISES)}, got {self.noise!r}")
+        if self.schedule is not None and self.step_node is not OptimizerStep:
+            raise DeclarationError("a transformation of optax has its own schedule: leave it out")
         if self.bands is not None and self.noise != "banded":
             raise DeclarationError("bands are those of noise='banded'")
         if self.noise != "independent":
             self.correlated(1.0, amplified=False)
+
+    def _check_rates(self) -> None:
+        rates = self.rates
+        if len(rates) not in (1, self.steps):
+            raise DeclarationError(
+                f"sampling_rate must be one number, or one for each of {self.steps} steps, got "
+                f"{len(rates)}"
+            )
+        for rate in rates:
+            if not (positive(rate) and 1e-12 <= rate <= 1):
+                raise DeclarationError(
+                    f"sampling_rate must be a number from 1e-12 to 1, got {rate!r}"
+                )
+        if len(self.phases) > MOST_PHASES:
+            raise DeclarationError(
+                f"sampling_rate changes {len(self.phases) - 1} times: a plan has at most "
+                f"{MOST_PHASES} runs of equal rates; let it change in larger steps"
+            )
+
+    @cached_property
+    def rates(self) -> tuple[float, ...]:
+        """The sampling rate of each step; of one that is the same in all, this one."""
+        given = self.sampling_rate
+        if callable(given):
+            return tuple(number(given(step)) for step in range(self.steps))
+        return given if isinstance(given, tuple) else (given,)
+
+    @cached_property
+    def phases(self) -> tuple[tuple[float, int], ...]:
+        """The runs of equal sampling rates: each rate, and how many steps it has."""
+        if len(self.rates) == 1:
+            return ((self.rates[0], self.steps),)
+        return tuple((rate, len([*run])) for rate, run in groupby(self.rates))
+
+    def of_rate(self, rate: float, steps: int = 1) -> Self:
+        """Return the training of steps with one sampling rate."""
+        size = self.batch_size
+        # a public number of units of the first round, in proportion
+        size = None if size is None else size * (rate / self.rates[0])
+        return evolve(self, sampling_rate=rate, steps=steps, batch_size=size)
 
     def correlated(self, sigma: Any, *, amplified: bool) -> FollowTheLeader:
         """Return the mechanism of correlated noise: batches, and how often each is read.
@@ -957,6 +1068,8 @@ class Training(Learner[NetworkParameters]):
             If the sampling rate is not one over a number of batches, steps are not a multiple of
             that, or the threshold adapts.
         """
+        if len(self.rates) > 1:
+            raise DeclarationError("correlated noise reads batches in turn: one sampling rate")
         batches = round(1 / self.sampling_rate)
         epochs = round(self.steps / batches)
         if abs(batches * self.sampling_rate - 1) > 1e-9 or self.steps != batches * epochs:
@@ -1029,25 +1142,50 @@ class Training(Learner[NetworkParameters]):
         )
         shape = input_shape(features, columns)
         engine = gradients.parts(shape, by_unit=table.unit is not None).engine()
-        self.step_node(self.net, self.optimizer).attempt()
+        self.step_of().attempt()
         return rows, evolve(gradients, shapes=engine.shapes)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[NetworkParameters]:
         """Return the trained parameters; see `NetworkParameters`."""
         reads, gradients = self.operations(table.domain)
         rows = NetworkTable(reads, (table,))
-        expected = self.expected(table)
+        units = self.number_of_units(table)
         trained = TrainedNetwork(gradients.shapes, reads.features, reads.target, reads.columns)
         if self.noise != "independent":
+            expected = self.expected_of(table, units)
             return Released(trained, self.in_turn(gradients, rows, expected))
         start: Released[Any] = Released(
             self.start_node(self.net, gradients.shapes), (public(self.threshold),)
         )
 
-        def step(state: Released[Any], own: NetworkTable) -> Released[Any]:
-            return self.round(gradients, state, own, expected)
+        state, told = start, self.is_told
+        for rate, steps in self.phases:
+            phase = self.of_rate(rate, steps) if len(self.phases) > 1 else self
+            mean = phase.expected_of(table, units)
 
-        return Released(trained, (repeat(step, self.steps, rows, start=start),))
+            def step(
+                state: Released[Any],
+                own: NetworkTable,
+                phase: Training = phase,
+                mean: Released[Any] = mean,
+            ) -> Released[Any]:
+                return phase.round(gradients, state, own, mean, told=told)
+
+            state = repeat(step, steps, rows, start=state)
+        return Released(trained, (state,))
+
+    @cached_property
+    def is_told(self) -> bool:
+        """Whether the optimizer has a ``noise_deviation`` to be told."""
+        if self.step_node is not OptimizerStep:
+            return False
+        return hasattr(new_optimizer(self.optimizer, build(self.net)), "noise_deviation")
+
+    def step_of(self, *, told: bool = False) -> OptimizerStep:
+        """Return the node of the optimizer's step."""
+        if self.step_node is not OptimizerStep:
+            return self.step_node(self.net, self.optimizer)
+        return OptimizerStep(self.net, self.optimizer, schedule=self.schedule, told=told)
 
     def in_turn(
         self, gradients: UnitGradientsOf, rows: NetworkTable, expected: Released[Any]
@@ -1079,16 +1217,19 @@ class Training(Learner[NetworkParameters]):
         state: Released[Any],
         rows: NetworkTable,
         expected: Released[Any],
+        *,
+        told: bool = False,
     ) -> Released[Any]:
         """Return the state after a round: a sample, its releases, a step of the optimizer."""
         at: Released[Any] = Released(StatePart("parameters"), (state,))
         threshold: Released[Any] = Released(StatePart("threshold"), (state,))
         released = self.releases(gradients, rows, at, threshold)
-        step = self.step_node(self.net, self.optimizer)
+        step = self.step_of(told=told)
         if isinstance(self.clipping, Clipping):
             step = evolve(step, quantile=self.clipping.quantile, rate=self.clipping.rate)
         total, *short = released.values()
-        return Released(step, (state, total, expected, *short))
+        noise = [parameter(total, "sigma")] if told else []
+        return Released(step, (state, total, expected, *short, *noise))
 
     def releases(
         self,
@@ -1109,43 +1250,64 @@ class Training(Learner[NetworkParameters]):
         sample = rows.sample(self.sampling_rate) if self.sampling_rate < 1 else rows
         of_units = Gradients(gradients, (sample, at))
         adaptive = self.clipping if isinstance(self.clipping, Clipping) else None
-        # With noises z_g and z_b the pair costs 1/z^2 = 1/z_g^2 + 1/z_b^2 (Andrew et al. 2021,
-        # Thm 1): these weights give the sum 1 - share of it, and the count share.
-        share = 0.0 if adaptive is None else adaptive.share
         total = of_units.sum(clip=threshold).release(
-            Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(1 - share))), name="gradients"
+            Gaussian(sigma=Free(self.free, weight=self.sum_weight)), name="gradients"
         )
         if adaptive is None:
             return {"gradients": total}
         short = of_units.short(threshold).release(
-            Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(share))), name="short_gradients"
+            Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(adaptive.share))),
+            name="short_gradients",
         )
         return {"gradients": total, "short_gradients": short}
+
+    @property
+    def sum_weight(self) -> float:
+        """The noise of the sum, as a multiple of the free one.
+
+        With noises z_g and z_b of the sum and the count the pair costs 1/z^2 = 1/z_g^2 + 1/z_b^2
+        (Andrew et al. 2021, Thm 1): of it the sum has 1 - share, and the count share.
+        """
+        share = self.clipping.share if isinstance(self.clipping, Clipping) else 0.0
+        return 1 / math.sqrt(1 - share)
 
     def usual(self, table: TableDomain) -> int | None:
         """Return about how many units a round has, rounded up; None where that is not public."""
         if self.batch_size is not None:
-            return math.ceil(self.batch_size)
-        return None if table.size is None else math.ceil(table.size * self.sampling_rate)
+            return math.ceil(self.batch_size * max(self.rates) / self.rates[0])
+        return None if table.size is None else math.ceil(table.size * max(self.rates))
 
-    def expected(self, table: Table) -> Released[Any]:
-        """Return the number of units that a round is expected to have: public, or released."""
-        if self.batch_size is not None:
-            return public(float(self.batch_size))
+    def expected_of(
+        self, table: Table, units: tuple[Released[Any], Released[Any]] | None
+    ) -> Released[Any]:
+        """Return the number of units that a round is expected to have: public, or released.
+
+        Parameters
+        ----------
+        table
+            That is learned from.
+        units
+            As `number_of_units` returns it.
+        """
+        if units is not None:
+            return post(expected_rows, *units, rate=self.sampling_rate)
         size = table.domain.size
-        if size is not None:
-            return public(size * self.sampling_rate)
+        return public(float(self.batch_size or (size or 0) * self.sampling_rate))
+
+    def number_of_units(self, table: Table) -> tuple[Released[Any], Released[Any]] | None:
+        """Return the released number of units, and its noise; None where it is public."""
+        if self.batch_size is not None or table.domain.size is not None:
+            return None
         # COUNT of the whole cost in mu^2, where a round costs about rate / sigma, and all rounds of
         # correlated noise 1 / sigma
-        weight = 1 / (math.sqrt(self.steps) * self.sampling_rate)
-        if self.noise != "independent":
-            weight = 1.0
+        square = sum(steps * rate**2 for rate, steps in self.phases)
+        weight = 1 / math.sqrt(square) if self.noise == "independent" else 1.0
         spread = Free(self.free, weight=math.sqrt((1 - COUNT) / COUNT) * weight)
         query: PrivateQuery[Any] = (
             table.count() if table.domain.unit is None else table.count_distinct()
         )
         units = query.release(Gaussian(sigma=spread), name="number_of_units")
-        return post(expected_rows, units, parameter(units, "sigma"), rate=self.sampling_rate)
+        return units, parameter(units, "sigma")
 
 
 # -----------------------------------------------------------------------------
