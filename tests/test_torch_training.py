@@ -52,6 +52,45 @@ def rows_of(n: int, seed: int = 0) -> dict[str, Any]:
     return {"image": draw.random((n, 4)), "y": draw.integers(2, size=n)}
 
 
+# --- several processes
+
+
+def of_two_processes() -> dp.Pipeline:
+    table = dp.dataset("images", columns=PIXELS.domain.columns, unit="who", rows_per_unit=3)
+    learner = training(deep, clipping=dp.Clipping(), by_layer=True, physical_batch=8)
+    return plan_of(learner, table)
+
+
+def second_process(path: str) -> None:
+    torch.distributed.init_process_group("gloo", f"file://{path}", world_size=2, rank=1)
+    with dp.torch.shared(of_two_processes()) as lead:
+        assert not lead
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_add_up_what_one_does_with_the_same_noise_once(tmp_path: Any) -> None:
+    """To the bit; the second process has no data, and none of the randomness."""
+    plan, path = of_two_processes(), str(tmp_path / "group")
+    with pytest.raises(dp.RunError, match="init_process_group"), dp.torch.shared(plan):
+        pass
+    rows = {**rows_of(40), "who": np.arange(40) // 2}
+    alone = plan.simulate(seed=5, images=rows)["model"]["parameters"]
+    context = torch.multiprocessing.get_context("spawn")
+    other = context.Process(target=second_process, args=(path,), daemon=True)
+    other.start()
+    torch.distributed.init_process_group("gloo", f"file://{path}", world_size=2, rank=0)
+    try:
+        with dp.torch.shared(plan) as lead:
+            assert lead
+            together = plan.simulate(seed=5, images=rows)["model"]["parameters"]
+        assert np.array_equal(alone, together)
+        assert plan.certify().epsilon == of_two_processes().certify().epsilon
+    finally:
+        torch.distributed.destroy_process_group()
+        other.join(60)
+    assert other.exitcode == 0
+
+
 # --- what a unit adds
 
 

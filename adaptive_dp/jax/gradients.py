@@ -206,7 +206,8 @@ class ClippedSums:
         self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
         sizes = [int(np.size(leaf)) for leaf in jax.tree_util.tree_leaves(tree)]
         self._ends = tuple(int(end) for end in np.cumsum(sizes))
-        self._join, self._adds = _join(), {}
+        self._join = _join()
+        self._adds: dict[tuple[str, bool], Any] = {}
         with compiled():
             try:
                 self._check(np.asarray(flat))
@@ -215,7 +216,7 @@ class ClippedSums:
             except Exception as error:  # of made-up rows: it may be shown
                 raise DeclarationError(f"it fails on made-up rows: {error}") from None
 
-    def _adder(self, rule: str, by_layer: bool) -> Callable[..., Any]:
+    def _adder(self, rule: str, by_layer: bool) -> Any:
         """Return what adds units' shares by a rule, compiled once."""
         if (rule, by_layer) not in self._adds:
             ends = tuple(end for end in self._ends if end) if by_layer else (self.size,)

@@ -11,6 +11,7 @@ import os
 from adaptive_dp.torch.examples import MapStyle
 from adaptive_dp.torch.loop import Loop, Round
 from adaptive_dp.torch.optimizers import adam_bc
+from adaptive_dp.torch.processes import shared
 from adaptive_dp.torch.training import (
     AutomaticClipping,
     NetworkParameters,
@@ -35,6 +36,7 @@ __all__ = [
     "module",
     "outputs",
     "predict",
+    "shared",
 ]
 
 

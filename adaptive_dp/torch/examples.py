@@ -100,7 +100,7 @@ class NetworkRows:
 
     def split(self, parts: int, stream: Stream) -> list[NetworkRows]:
         """Return disjoint parts of the units, each in one by a uniform draw of its own."""
-        own = _uniform(parts, self.count, stream)
+        own = uniform(parts, self.count, stream)
         if self.units is None:
             found = [np.flatnonzero(own == k) for k in range(parts)]
             return [evolve(self, index=self.index[some], count=len(some)) for some in found]
@@ -121,7 +121,7 @@ class NetworkRows:
         return parts[0], self.target.rows(self.index)
 
 
-def _uniform(parts: int, count: int, stream: Stream) -> Integers:
+def uniform(parts: int, count: int, stream: Stream) -> Integers:
     """Return independent integers below ``parts``, each exactly uniform, shape (count,)."""
     # words beyond the largest multiple of `parts` are drawn again: the rest are uniform
     limit = np.uint64(2**64 // parts * parts - 1)

@@ -283,7 +283,10 @@ class Loop:
     def state_dict(self) -> dict[str, Any]:
         """Return a checkpoint, for ``torch.save``: released values, and never the ledger."""
         torch = library()
-        return _each(self._state, np.ndarray, lambda v: torch.as_tensor(np.array(v)))
+        kept: dict[str, Any] = _each(
+            self._state, np.ndarray, lambda v: torch.as_tensor(np.array(v))
+        )
+        return kept
 
     def load_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         """Go on from a checkpoint.

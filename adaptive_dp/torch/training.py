@@ -114,6 +114,10 @@ def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
 # The nodes of the graph.
 
 
+HELPERS: list[Callable[..., tuple[NDArray[np.int64], int]]] = []
+"""What adds gradients up instead of this process alone: the last one (`shared`)."""
+
+
 @frozen(eq=False, repr=False)
 class UnitGradients:
     """The gradients of a batch, one of each unit; they are computed when they are summed."""
@@ -133,16 +137,14 @@ class UnitGradients:
         """Return the sum in steps, and the number of units within the threshold; once for both."""
         if threshold not in self._known:
             x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
-            self._known[threshold] = self.engine.sums(
-                self.theta,
-                x,
-                y,
-                self.rows.units,
-                threshold=threshold,
-                rule=self.rule,
-                by_layer=self.by_layer,
-                stream=self.stream,
-            )
+            how: dict[str, Any] = {"rule": self.rule, "by_layer": self.by_layer}
+            how["threshold"] = threshold
+            if HELPERS:
+                self._known[threshold] = HELPERS[-1](self, x, y, how)
+            else:
+                self._known[threshold] = self.engine.sums(
+                    self.theta, x, y, self.rows.units, **how, stream=self.stream
+                )
         return self._known[threshold]
 
     def clipped_sum(self, bound: float, *, relative: bool) -> tuple[Any, float]:
@@ -159,8 +161,10 @@ class UnitGradients:
     def products(self, bound: float, direction: NDArray[Any]) -> NDArray[np.float64]:
         """Return each row's clipped gradient, over the bound, times a direction; for audits."""
         x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
-        how = {"threshold": bound, "rule": self.rule, "by_layer": self.by_layer}
-        return self.engine.sums.products(self.theta, x, y, direction, **how)
+        sums, rule, by_layer = self.engine.sums, self.rule, self.by_layer
+        return sums.products(
+            self.theta, x, y, direction, threshold=bound, rule=rule, by_layer=by_layer
+        )
 
 
 @frozen
