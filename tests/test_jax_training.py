@@ -17,7 +17,8 @@ jax: Any = pytest.importorskip("jax")
 optax: Any = pytest.importorskip("optax")
 jnp = jax.numpy
 
-from adaptive_dp.jax.gradients import ClippedSums, _batches, wide  # noqa: E402
+from adaptive_dp.jax.gradients import ClippedSums, wide  # noqa: E402
+from adaptive_dp.torch.gradients import unit_batches  # noqa: E402
 
 FULL = int(1 / ClippedSums.step)
 PIXELS = dp.dataset("images", columns={"image": dp.tensor((4,), (0, 1)), "y": [0, 1]})
@@ -420,7 +421,9 @@ def test_units_are_placed_by_themselves_where_slots_disagree() -> None:
     words = SeededStream(3)
     units = np.array([5, 5, 7, 9, 9, 9, 11])
     for agree in (True, False):
-        rows = [int(r) for batch in _batches(units, 4, words, agree) for p in batch for r in p]
+        rows = [
+            int(r) for batch in unit_batches(units, 4, words, agree=agree) for p in batch for r in p
+        ]
         assert sorted(row for row in rows if row >= 0) == list(range(len(units)))
     alone = [_slot_of(0, 1, seed) for seed in range(400)]
     many = [_slot_of(0, 9, seed) for seed in range(400)]
@@ -429,7 +432,7 @@ def test_units_are_placed_by_themselves_where_slots_disagree() -> None:
 
 
 def _slot_of(row: int, count: int, seed: int) -> int:
-    for batch in _batches(np.arange(count), 4, SeededStream(seed), False):
+    for batch in unit_batches(np.arange(count), 4, SeededStream(seed), agree=False):
         for rows in batch:
             if row in rows:
                 return int(np.flatnonzero(rows == row)[0])

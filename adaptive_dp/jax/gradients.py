@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.noise.stream import SecureStream, Stream
-from adaptive_dp.torch.gradients import checked_threshold, placed, rule_factors
+from adaptive_dp.torch.gradients import checked_threshold, rule_factors, unit_batches
 
 BITS = 36
 """The sum is given in steps of 2^-36 of the threshold."""
@@ -351,7 +351,8 @@ class ClippedSums:
             with context(True):
                 zeros = jnp.zeros((slots, self.size), jnp.float64), jnp.zeros(slots, bool)
                 total = jnp.zeros(self.size, jnp.int64)
-            for rounds in _batches(units, slots, stream or SecureStream(), self.slots_agree):
+            agree = self.slots_agree
+            for rounds in unit_batches(units, slots, stream or SecureStream(), agree=agree):
                 sums = zeros
                 for rows in rounds:
                     found = self._rows(parameters, *self._placed(rows, inputs, targets))
@@ -407,26 +408,3 @@ class ClippedSums:
             into[full] = values[rows[full]]
             placed.append(into)
         return placed
-
-
-def _batches(
-    units: NDArray[Any], slots: int, stream: Stream, agree: bool
-) -> Iterator[list[NDArray[np.int64]]]:
-    """Yield batches: which row is in each slot of a pass, -1 for none.
-
-    Units are placed at random: in as few batches as hold them where slots agree, else each by
-    itself. A batch has a pass for its units' first rows, one for their second, and so on.
-    """
-    _, unit = np.unique(units, return_inverse=True)
-    order = np.argsort(unit.reshape(-1), kind="stable")
-    starts = np.searchsorted(unit.reshape(-1)[order], np.arange(unit.max(initial=-1) + 2))
-    counts = np.diff(starts)
-    for own in placed(len(counts), slots, stream, agree=agree):
-        lengths = np.where(own >= 0, counts[own] if len(counts) else 0, 0)
-        firsts = starts[np.maximum(own, 0)]
-        yield [
-            np.where(k < lengths, order[np.minimum(firsts + k, len(order) - 1)], -1)
-            if len(order)
-            else np.full(slots, -1)
-            for k in range(max(1, int(lengths.max())))
-        ]

@@ -165,6 +165,29 @@ def placed(count: int, slots: int, stream: Stream, *, agree: bool) -> NDArray[np
     return rows.reshape(-1, slots)
 
 
+def unit_batches(
+    units: NDArray[Any], slots: int, stream: Stream, *, agree: bool
+) -> Iterator[list[NDArray[np.int64]]]:
+    """Yield batches: which row is in each slot of a pass, -1 for none.
+
+    Units are placed at random: in as few batches as hold them where slots agree, else each by
+    itself. A batch has a pass for its units' first rows, one for their second, and so on.
+    """
+    _, unit = np.unique(units, return_inverse=True)
+    order = np.argsort(unit.reshape(-1), kind="stable")
+    starts = np.searchsorted(unit.reshape(-1)[order], np.arange(unit.max(initial=-1) + 2))
+    counts = np.diff(starts)
+    for own in placed(len(counts), slots, stream, agree=agree):
+        lengths = np.where(own >= 0, counts[own] if len(counts) else 0, 0)
+        firsts = starts[np.maximum(own, 0)]
+        yield [
+            np.where(k < lengths, order[np.minimum(firsts + k, len(order) - 1)], -1)
+            if len(order)
+            else np.full(slots, -1)
+            for k in range(max(1, int(lengths.max())))
+        ]
+
+
 def checked_threshold(threshold: float) -> float:
     """Return a threshold, or refuse one at which floats would under- or overflow."""
     threshold = float(threshold)
@@ -1134,7 +1157,9 @@ class ClippedSums:
             batches = (
                 self._batches(len(inputs), stream)
                 if units is None
-                else self._unit_batches(np.asarray(units), stream)
+                else unit_batches(
+                    np.asarray(units), self.physical_batch, stream, agree=self.slots_agree
+                )
             )
             whole: Any = None
             total = self._total.zero_()
@@ -1202,22 +1227,6 @@ class ClippedSums:
         """Yield which row is in each slot of a pass, -1 for none: a random placement."""
         for rows in placed(n, self.physical_batch, stream, agree=self.slots_agree):
             yield [rows]
-
-    def _unit_batches(
-        self, units: NDArray[Any], stream: Stream
-    ) -> Iterator[list[NDArray[np.int64]]]:
-        """Yield passes whose slots are units: their first rows, their second, and so on."""
-        _, unit = np.unique(units, return_inverse=True)
-        order = np.argsort(unit, kind="stable")
-        starts = np.searchsorted(unit[order], np.arange(unit.max(initial=-1) + 2))
-        for (slots,) in self._batches(len(starts) - 1, stream):
-            held = [
-                order[starts[u] : starts[u + 1]] if u >= 0 else order[:0] for u in slots.tolist()
-            ]
-            yield [
-                np.array([rows[k] if k < len(rows) else -1 for rows in held])
-                for k in range(max(1, *(len(rows) for rows in held)))
-            ]
 
     def _gather(
         self, rounds: Sequence[NDArray[np.int64]], inputs: Tensor, targets: Tensor, *, joint: bool

@@ -44,7 +44,8 @@ def _parts_of(plan: Pipeline) -> list[NetworkParts]:
 def _sum(parts: Sequence[NetworkParts], task: dict[str, Any]) -> tuple[NDArray[np.int64], int]:
     """Return what one process adds up, and how many units are short."""
     engine = parts[task["network"]].engine()
-    return engine.sums(*task["rows"], **task["how"])
+    found: tuple[NDArray[np.int64], int] = engine.sums(*task["rows"], **task["how"])
+    return found
 
 
 def _added(dist: Any, total: NDArray[np.int64], short: int, failed: int) -> NDArray[np.int64]:
