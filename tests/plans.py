@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 from objectives import Game
 
 import adaptive_dp as dp
@@ -50,7 +51,7 @@ def descend(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=0.5)
 
 
-def network(*, one_round: bool = False) -> dp.Pipeline:
+def network(*, one_round: bool = False, in_turn: bool = False) -> dp.Pipeline:
     """A network's training, or a round of its own loop, declared without PyTorch."""
     from adaptive_dp.graph.handles import Public, Released
     from adaptive_dp.graph.registry import Function
@@ -70,6 +71,11 @@ def network(*, one_round: bool = False) -> dp.Pipeline:
     first = reads.columns["image"]
     assert isinstance(first, Tensors)
     gradients = UnitGradientsOf(net, Function.of(summed), shapes, {}, first, goal)
+    if in_turn:
+        training = evolve(training, noise="banded", steps=4, clipping=2.0, bands=1)
+        ends = training.in_turn(gradients, NetworkTable(reads, (table,)), dp.public(2.0))
+        last: Any = Released(TrainedNetwork(shapes, ("image",), "dark", reads.columns), ends)
+        return dp.Pipeline(model=last).fix(sigma=1.0)
     if one_round:
         at: Any = Public(ParametersAt("ab" * 32))
         released = training.releases(gradients, NetworkTable(reads, (table,)), at, dp.public(1.0))
@@ -107,7 +113,7 @@ def jax_descent() -> Any:
     return optax.sgd(0.5)
 
 
-def function_of_jax() -> dp.Pipeline:
+def function_of_jax(*, in_turn: bool = False) -> dp.Pipeline:
     """The training of a function of JAX, declared without JAX."""
     from adaptive_dp.graph.handles import Released
     from adaptive_dp.graph.registry import Function
@@ -128,6 +134,11 @@ def function_of_jax() -> dp.Pipeline:
     of_rows = FunctionGradientsOf(
         init, Function.of(jax_loss), shapes, {}, first, reads.columns["dark"]
     )
+    if in_turn:
+        training = evolve(training, noise="banded", steps=4, clipping=2.0)
+        ends = training.in_turn(of_rows, NetworkTable(reads, (table,)), dp.public(2.0))
+        last: Any = Released(TrainedNetwork(shapes, ("image",), "dark", reads.columns), ends)
+        return dp.Pipeline(model=last).fix(sigma=1.0)
     start: Any = Released(FunctionStart(init, shapes), (dp.public(1.0),))
     state = dp.repeat(
         lambda state, rows: training.round(of_rows, state, rows, dp.public(2.0)),

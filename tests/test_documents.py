@@ -134,7 +134,10 @@ class TestSchemas:
         traced = dp.Pipeline(claim=counted.release(claim)).to_document()
         PLAN_FORM.validate(traced)
         assert dp.load(traced).to_document() == traced
-        plans = network(), network(one_round=True), function_of_jax()
+        plans = (
+            *(network(), network(one_round=True), network(in_turn=True)),
+            *(function_of_jax(), function_of_jax(in_turn=True)),
+        )
         networks = [each.to_document() for each in plans]
         for each in networks:
             PLAN_FORM.validate(each)

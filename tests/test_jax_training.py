@@ -17,7 +17,8 @@ jax: Any = pytest.importorskip("jax")
 optax: Any = pytest.importorskip("optax")
 jnp = jax.numpy
 
-from adaptive_dp.jax.gradients import ClippedSums, _batches, wide  # noqa: E402
+from adaptive_dp.jax.gradients import ClippedSums, wide  # noqa: E402
+from adaptive_dp.torch.gradients import unit_batches  # noqa: E402
 
 FULL = int(1 / ClippedSums.step)
 PIXELS = dp.dataset("images", columns={"image": dp.tensor((4,), (0, 1)), "y": [0, 1]})
@@ -123,6 +124,32 @@ def test_no_share_is_longer_than_the_threshold(sums: ClippedSums) -> None:
         assert square <= FULL**2
         longest = max(longest, square)
     assert math.isqrt(longest) >= FULL * (1 - 2.0**-20)
+
+
+@pytest.mark.parametrize(
+    ("rule", "by_layer"), [("automatic", False), ("per_sample", True), ("flat", True)]
+)
+def test_rules_and_layers(sums: ClippedSums, rule: str, by_layer: bool) -> None:
+    """The formulas of each leaf, and no share is longer than 1."""
+    theta, x, y = drawn(30, 6)
+    parts = [slice(0, 6), slice(6, 8), slice(8, 20)] if by_layer else [slice(0, 20)]
+    length, c, right = 1 / math.sqrt(len(parts)), 0.1, np.zeros(SIZE)
+    for row in zip(x, y, strict=True):
+        gradient = by_numpy(theta, *row)
+        for part in parts:
+            norm = np.linalg.norm(gradient[part])
+            bound = {"automatic": norm + c, "per_sample": norm + c / (norm + c)}
+            right[part] += gradient[part] * length / bound.get(rule, max(norm, c * length))
+    total, _ = sums(theta, x, y, threshold=c, rule=rule, by_layer=by_layer)
+    np.testing.assert_allclose(total * sums.step, right, atol=2e-4)
+    for i, threshold in enumerate([1e-20, 1e-4, 1.0, 1e20]):
+        share, _ = sums(
+            theta, x[i:][:1], y[i:][:1], threshold=threshold, rule=rule, by_layer=by_layer
+        )
+        assert sum(int(v) ** 2 for v in share) <= FULL**2
+    along = np.arange(SIZE) / 7
+    found = sums.products(theta, x, y, along, threshold=c, rule=rule, by_layer=by_layer)
+    np.testing.assert_allclose(found.sum(), right @ along, atol=2e-2)
 
 
 def test_a_row_more_adds_its_share_and_splits_add_up(sums: ClippedSums) -> None:
@@ -238,6 +265,44 @@ def test_the_certificate_is_the_accountants_answer_for_the_sampled_gaussian() ->
     alone = accountants.tightest(answers).bounds.upper
     assert plan.certify().epsilon == pytest.approx(alone, rel=1e-5)
     assert plan.certify().epsilon >= alone * (1 - 1e-9)
+
+
+def test_correlated_noise_is_that_of_torch_with_the_steps_of_optax() -> None:
+    """Of next to no noise, and with one batch, it is the descent on all rows."""
+    options = {"steps": 6, "sampling_rate": 0.5, "batch_size": 5, "clipping": 1.0}
+    learner = training(noise="banded", **options)
+    plan = plan_of(learner, sigma=1e-6)
+    rows = rows_of(20, seed=4)
+    model = plan.simulate(seed=1, images=rows)["model"]
+    assert np.shape(model["parameters"]) == (SIZE,)
+    one = plan_of(training(noise="banded", **{**options, "sampling_rate": 1.0}), sigma=1e-6)
+    plain = plan_of(training(**{**options, "sampling_rate": 1.0}), sigma=1e-6)
+    first, second = (p.simulate(seed=1, images=rows)["model"]["parameters"] for p in (one, plain))
+    np.testing.assert_allclose(first, second, atol=1e-4)
+
+
+def test_a_loop_is_the_training_of_a_plan_and_resumes_without_a_second_spend() -> None:
+    """Of next to no noise; what a checkpoint asks for again is shown again, at no cost."""
+    options = {"steps": 5, "sampling_rate": 1.0, "batch_size": 12, "clipping": 0.5}
+    learner, rows = training(optimizer=lambda: optax.adam(0.1), **options), rows_of(12)
+    whole = plan_of(learner, sigma=1e-5).simulate(seed=1, images=rows)["model"]
+    with dp.Session(budget=dp.Budget(1e12, 1e-5), seed=2, images=rows) as session:
+        loop = dp.jax.Loop(session, PIXELS, learner, sigma=1e-5)
+        for done in loop:
+            if done.number == 3:
+                checkpoint = loop.state_dict()
+        spent = session.certificate().epsilon
+        again = dp.jax.Loop(session, PIXELS, learner, sigma=1e-5)
+        again.load_state_dict(checkpoint)
+        again.step()
+        assert again.number == 4
+        assert session.certificate().epsilon == spent
+        with pytest.raises(dp.DeclarationError, match="checkpoint"):
+            again.load_state_dict({**checkpoint, "memory": None})
+        with pytest.raises(dp.DeclarationError, match="parameters"):
+            again.module()
+    np.testing.assert_allclose(loop.model["parameters"], whole["parameters"], atol=1e-3)
+    assert loop.parameters["w"].shape == (4, 3)
 
 
 @pytest.mark.parametrize("optimizer", [sgd, lambda: optax.adam(0.1)])
@@ -356,7 +421,9 @@ def test_units_are_placed_by_themselves_where_slots_disagree() -> None:
     words = SeededStream(3)
     units = np.array([5, 5, 7, 9, 9, 9, 11])
     for agree in (True, False):
-        rows = [int(r) for batch in _batches(units, 4, words, agree) for p in batch for r in p]
+        rows = [
+            int(r) for batch in unit_batches(units, 4, words, agree=agree) for p in batch for r in p
+        ]
         assert sorted(row for row in rows if row >= 0) == list(range(len(units)))
     alone = [_slot_of(0, 1, seed) for seed in range(400)]
     many = [_slot_of(0, 9, seed) for seed in range(400)]
@@ -365,7 +432,7 @@ def test_units_are_placed_by_themselves_where_slots_disagree() -> None:
 
 
 def _slot_of(row: int, count: int, seed: int) -> int:
-    for batch in _batches(np.arange(count), 4, SeededStream(seed), False):
+    for batch in unit_batches(np.arange(count), 4, SeededStream(seed), agree=False):
         for rows in batch:
             if row in rows:
                 return int(np.flatnonzero(rows == row)[0])

@@ -226,6 +226,62 @@ def test_no_share_is_longer_than_the_threshold(name: str, dtype: Any) -> None:
     assert max(lengths) > 0.999
 
 
+def shortened(rows: Any, rule: str, c: float, parts: list[slice]) -> Any:
+    """The rules by their formulas, of each part by itself."""
+    result, length = np.zeros_like(rows), 1 / math.sqrt(len(parts))
+    for part in parts:
+        norm = np.linalg.norm(rows[:, part], axis=1, keepdims=True)
+        factor = {
+            "flat": 1 / np.maximum(c, norm / length),
+            "automatic": length / (norm + c),
+            "per_sample": length / (norm + c / (norm + c)),
+        }[rule]
+        result[:, part] = rows[:, part] * factor
+    return result
+
+
+@pytest.mark.parametrize("by_layer", [False, True])
+@pytest.mark.parametrize("rule", ["flat", "automatic", "per_sample"])
+@pytest.mark.parametrize("name", ["mlp", "convolution", "tied"])
+def test_rules_and_layers(name: str, rule: str, by_layer: bool) -> None:
+    """The formulas on each module's part; and no share is longer than 1, of rows of any size."""
+    net, rows, sums = make(name)
+    how: Any = {"rule": rule, "by_layer": by_layer}
+    x, y, theta = rows(20), labels(20), flat(net)
+    parts, start, seen = [], 0, {}
+    for key, p in net.named_parameters():
+        if p.requires_grad:
+            owner = key.rpartition(".")[0] if by_layer else ""
+            low = seen.setdefault(owner, start)
+            start += p.numel()
+            parts = [each for each in parts if each.start != low] + [slice(low, start)]
+    right = by_rows(net, x, y)
+    c = float(np.median(np.linalg.norm(right, axis=1)))
+    total, short = sums(theta, x, y, threshold=c, **how)
+    wanted = shortened(right, rule, c, parts)
+    assert np.abs(total * sums.step - wanted.sum(0)).max() < 20 * 4e-5
+    inside = [np.linalg.norm(right[:, p], axis=1) <= c / math.sqrt(len(parts)) for p in parts]
+    assert short == int(np.all(inside, axis=0).sum())
+    # what audits read is what is added
+    along = np.random.default_rng(0).normal(size=sums.size)
+    found = sums.products(theta, x[:3], y[:3], along, threshold=c, **how)
+    np.testing.assert_allclose(found, wanted[:3] @ along, rtol=1e-3, atol=1e-4)
+    scales = [1e-30, 1e-6, 1.0, 1e4, 1e30, math.nan]
+    lengths = []
+    for i, scale in enumerate(scales):
+        for threshold in (1e-9, 1e3):
+            share, _ = sums(theta, x[i : i + 1] * scale, y[i : i + 1], threshold=threshold, **how)
+            assert exact_norm_is_at_most_one(share)
+            lengths.append(float(np.linalg.norm(share.astype(float))) * sums.step)
+    assert max(lengths) > 0.99
+    assert lengths[-2:] == [0.0, 0.0]
+    # of units, with their rows added first
+    joint = make(name, by_unit=True)[2]
+    total, _ = joint(theta, x, y, np.arange(20) // 2, threshold=c, **how)
+    wanted = shortened(right.reshape(10, 2, -1).sum(1), rule, c, parts)
+    assert np.abs(total * sums.step - wanted.sum(0)).max() < 10 * 4e-5
+
+
 def test_the_margin_is_what_the_proof_says() -> None:
     """A layer so wide that rounding its slopes alone could pass the bound: the factor allows it."""
     steps, width = 30, 20_000

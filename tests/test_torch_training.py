@@ -52,6 +52,45 @@ def rows_of(n: int, seed: int = 0) -> dict[str, Any]:
     return {"image": draw.random((n, 4)), "y": draw.integers(2, size=n)}
 
 
+# --- several processes
+
+
+def of_two_processes() -> dp.Pipeline:
+    table = dp.dataset("images", columns=PIXELS.domain.columns, unit="who", rows_per_unit=3)
+    learner = training(deep, clipping=dp.Clipping(), by_layer=True, physical_batch=8)
+    return plan_of(learner, table)
+
+
+def second_process(path: str) -> None:
+    torch.distributed.init_process_group("gloo", f"file://{path}", world_size=2, rank=1)
+    with dp.torch.shared(of_two_processes()) as lead:
+        assert not lead
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_add_up_what_one_does_with_the_same_noise_once(tmp_path: Any) -> None:
+    """To the bit; the second process has no data, and none of the randomness."""
+    plan, path = of_two_processes(), str(tmp_path / "group")
+    with pytest.raises(dp.RunError, match="init_process_group"), dp.torch.shared(plan):
+        pass
+    rows = {**rows_of(40), "who": np.arange(40) // 2}
+    alone = plan.simulate(seed=5, images=rows)["model"]["parameters"]
+    context = torch.multiprocessing.get_context("spawn")
+    other = context.Process(target=second_process, args=(path,), daemon=True)
+    other.start()
+    torch.distributed.init_process_group("gloo", f"file://{path}", world_size=2, rank=0)
+    try:
+        with dp.torch.shared(plan) as lead:
+            assert lead
+            together = plan.simulate(seed=5, images=rows)["model"]["parameters"]
+        assert np.array_equal(alone, together)
+        assert plan.certify().epsilon == of_two_processes().certify().epsilon
+    finally:
+        torch.distributed.destroy_process_group()
+        other.join(60)
+    assert other.exitcode == 0
+
+
 # --- what a unit adds
 
 
@@ -124,6 +163,133 @@ def test_the_certificate_is_the_accountants_answer_for_the_sampled_gaussian() ->
     assert plan.certify().epsilon >= alone * (1 - 1e-9)
 
 
+def wide() -> Any:
+    return torch.nn.Linear(4, 400)
+
+
+def first_pixel(outputs: Any, targets: Any) -> Any:
+    """A loss whose gradient does not depend on the parameters."""
+    return outputs.sum() * (1.0 + targets.sum())
+
+
+def plain_sgd(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, lr=1.0)
+
+
+@pytest.mark.parametrize(("noise", "bands"), [("banded", None), ("banded", 2), ("tree", None)])
+def test_the_law_of_correlated_noise_is_that_of_the_factorization(noise: Any, bands: Any) -> None:
+    """The last parameters are ``-(A X + B Z) 1`` exactly: mean and variance of 2,000 numbers.
+
+    The gradient does not depend on the parameters, and steps of SGD of rate 1 add up to the last
+    prefix sum; a false alarm at 6.5 standard deviations has a probability below 1e-9.
+    """
+    from adaptive_dp.mechanisms.follow_the_leader import FACTORIZATIONS
+
+    sigma, shares = 0.25, []
+    options = {"steps": 12, "sampling_rate": 0.25, "batch_size": 1, "clipping": 2.0}
+    learner = training(wide, first_pixel, plain_sgd, noise=noise, bands=bands, **options)
+    plan = dp.Pipeline(model=PIXELS.solve(learner)).fix(sigma=sigma).with_delta(1e-5)
+    matrices = FACTORIZATIONS[noise](4, 3, bands)
+    # B's last row, by its definition: C' solves C' b = 1 (banded), or the tree's estimates
+    size = 64
+    run, drawn = matrices.start(size), iter(np.eye(size, dtype=np.int64))
+    for _ in range(12):
+        row = run.push(np.zeros(size, dtype=np.int64), lambda: next(drawn))
+    deviation = sigma * matrices.sensitivity() * float(np.linalg.norm(row * 2.0**matrices.bits))
+    start = np.asarray(build(learner.net).state_dict()["weight"]).reshape(-1)
+    start = np.concatenate([start, np.asarray(build(learner.net).state_dict()["bias"])])
+    rows = {"image": np.array([[0.5, 0.25, 0.0, 1.0]]), "y": [1]}
+    for data in ({"image": np.zeros((0, 4)), "y": []}, rows):
+        moved = np.asarray(plan.simulate(seed=3, images=data)["model"]["parameters"]) - start
+        # of the row, in one of the batches: in each of three epochs a vector of norm 1 by its clip
+        gradient = np.concatenate([np.tile(np.array(rows["image"][0]), 400), np.ones(400)])
+        unit = gradient / np.linalg.norm(gradient)
+        shares.append(float(moved @ unit))
+        rest = moved - shares[-1] * unit
+        number = len(rest) - 1
+        assert abs((rest**2).sum() / deviation**2 - number) < 6.5 * np.sqrt(2 * number)
+    assert abs(shares[0]) < 6.5 * deviation
+    assert abs(shares[1] + 3) < 6.5 * deviation
+
+
+def test_correlated_noise_is_charged_as_the_theorems_say() -> None:
+    from accountants.losses.tree import allocated_matrix_factorization, participation_sensitivity
+    from adaptive_dp.mechanisms.follow_the_leader import Banded
+
+    options = {"steps": 12, "sampling_rate": 0.25, "batch_size": 1, "clipping": 2.0}
+    exchanged = dp.dataset("images", columns=PIXELS.domain.columns, neighbors="replace_one", size=9)
+    for bands in (None, 2):
+        encoder = accountants.Toeplitz(Banded(4, 3, bands).coefficients() / 2.0**12, 12)
+        s = participation_sensitivity(encoder, 3, 4)
+        learner = training(noise="banded", bands=bands, **options)
+        # add/remove: random batches that nobody sees
+        term = allocated_matrix_factorization(encoder, s, 4)
+        found = accountants.measure(term, accountants.Distribution(), delta=1e-5).bounds.upper
+        assert found <= plan_of(learner).certify().epsilon <= found * (1 + 1e-4)
+        # exchanged units: twice the distance, without amplification
+        found = accountants.Gaussian(2.0).epsilon_at(1e-5).upper
+        certified = plan_of(learner, exchanged).certify().epsilon
+        assert found <= certified <= found * (1 + 1e-4)
+
+
+def test_batches_in_turn_are_of_whole_units_each_by_a_uniform_draw() -> None:
+    """Chi square of 2 degrees of freedom above 40 has a probability of 2e-9."""
+    table = dp.dataset("images", columns=PIXELS.domain.columns, unit="who", rows_per_unit=2)
+    rows = {**rows_of(6000), "who": np.repeat(np.arange(3000), 2)}
+    reads = NetworkRowsOf(("image",), "y", PIXELS.domain.columns, by_unit=True)
+    every = reads.run([table.inputs[0].operation.bind(rows)], SeededStream(0))
+    parts = every.split(3, SeededStream(4))
+    assert sorted(np.concatenate([p.index for p in parts])) == list(range(6000))
+    assert all(len(p.index) == 2 * p.count for p in parts)
+    assert sum((p.count - 1000) ** 2 / 1000 for p in parts) < 40
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_automatic_clipping_costs_what_a_threshold_does_and_learns(per_sample: bool) -> None:
+    automatic = dp.torch.AutomaticClipping(0.05, per_sample=per_sample)
+    draw = np.random.default_rng(1)
+    x = draw.random((1000, 4))
+    rows = {"image": x, "y": (x[:, 0] > x[:, 1]).astype(int)}
+    fast = functools.partial(torch.optim.SGD, lr=2.0)
+    options = {"optimizer": fast, "steps": 15, "sampling_rate": 0.2, "batch_size": 200}
+    learner = training(clipping=automatic, by_layer=True, **options)
+    plan = plan_of(learner)
+    assert plan.certify().epsilon == plan_of(training(clipping=1.0, **options)).certify().epsilon
+    model = plan.simulate(seed=2, images=rows)["model"]
+    assert (dp.torch.predict(model, linear, x) == rows["y"]).mean() > 0.85
+    assert model["threshold"] == 0.05
+    with pytest.raises(dp.DeclarationError, match="gamma"):
+        dp.torch.AutomaticClipping(-1.0)
+    with pytest.raises(TypeError, match="by_layer"):
+        training(by_layer=1)
+
+
+def test_correlated_noise_learns_and_refuses_what_it_cannot_hold() -> None:
+    draw = np.random.default_rng(1)
+    x = draw.random((1500, 4))
+    rows = {"image": x, "y": (x[:, 0] > x[:, 1]).astype(int)}
+    fast = functools.partial(torch.optim.SGD, lr=4.0, momentum=0.5)
+    options = {"steps": 20, "sampling_rate": 0.1, "clipping": 1.0, "batch_size": 150}
+    learner = training(optimizer=fast, noise="banded", bands=4, **options)
+    plan = dp.Pipeline(model=PIXELS.solve(learner)).calibrate(epsilon=2.0, delta=1e-5)
+    model = plan.simulate(seed=2, images=rows)["model"]
+    assert (dp.torch.predict(model, linear, x) == rows["y"]).mean() > 0.85
+    for wrong, match in [
+        ({"sampling_rate": 0.3}, "number"),
+        ({"steps": 25}, "multiple"),
+        ({"clipping": dp.Clipping()}, "one threshold"),
+        ({"noise": "white"}, "one of"),
+        ({"noise": "tree", "bands": 2}, "bands"),
+    ]:
+        with pytest.raises(dp.DeclarationError, match=match):
+            training(**{**options, "noise": "banded", **wrong})
+    with (
+        dp.Session(budget=dp.Budget(1.0, 1e-5), seed=1, images=rows) as session,
+        pytest.raises(dp.DeclarationError, match="one by one"),
+    ):
+        dp.torch.Loop(session, PIXELS, learner, sigma=1.0)
+
+
 def test_replace_one_is_refused_for_samples() -> None:
     columns = {"image": dp.tensor((4,), (0, 1)), "y": [0, 1]}
     table = dp.dataset("images", columns=columns, neighbors="replace_one")
@@ -134,17 +300,24 @@ def test_replace_one_is_refused_for_samples() -> None:
 # --- what is learned
 
 
-@pytest.mark.parametrize("optimizer", [sgd, adam])
-def test_without_noise_it_is_the_descent_of_pytorch(optimizer: Any) -> None:
+def falling(optimizer: Any) -> Any:
+    return torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.25)
+
+
+@pytest.mark.parametrize(("optimizer", "schedule"), [(sgd, falling), (adam, None)])
+def test_without_noise_it_is_the_descent_of_pytorch(optimizer: Any, schedule: Any) -> None:
     """A loop of PyTorch's own: each row's gradient by itself, clipped, added, divided."""
     data, steps, threshold = rows_of(20), 6, 0.05
     learner = training(
-        deep, optimizer=optimizer, steps=steps, sampling_rate=1, clipping=threshold, batch_size=13
+        *(deep, None, optimizer),
+        **{"steps": steps, "sampling_rate": 1, "clipping": threshold, "batch_size": 13},
+        schedule=schedule,
     )
     model = plan_of(learner, sigma=1e-9).simulate(seed=1, images=data)["model"]
     module = build(learner.net)
     parameters = list(module.parameters())
     made, loss = optimizer(parameters), torch.nn.CrossEntropyLoss()
+    scheduler = schedule and schedule(made)
     x, y = torch.tensor(data["image"], dtype=torch.float32), torch.tensor(data["y"])
     for _ in range(steps):
         total = [torch.zeros_like(p) for p in parameters]
@@ -156,10 +329,107 @@ def test_without_noise_it_is_the_descent_of_pytorch(optimizer: Any) -> None:
         for p, g in zip(parameters, total, strict=True):
             p.grad = g / 13
         made.step()
+        if scheduler:
+            scheduler.step()
     expected = np.concatenate([p.detach().reshape(-1).numpy() for p in parameters])
     np.testing.assert_allclose(model["parameters"], expected, atol=2e-4)
     assert model["names"][0] == "0.weight"
     assert model["shapes"][0] == [3, 4]
+
+
+def test_a_schedule_goes_on_from_a_checkpoint() -> None:
+    rows = rows_of(8)
+    options = {"steps": 5, "sampling_rate": 1, "batch_size": 8, "clipping": 0.1}
+    learner = training(schedule=falling, **options)
+    with dp.Session(budget=dp.Budget(1e30, 1e-5), seed=1, images=rows) as session:
+        first = dp.torch.Loop(session, PIXELS, learner, sigma=1e-9)
+        for done in first:
+            if done.number == 3:
+                checkpoint = first.state_dict()
+        again = dp.torch.Loop(session, PIXELS, learner, sigma=1e-9)
+        again.load_state_dict(checkpoint)
+        list(again)
+    ends = [loop.model["parameters"] for loop in (first, again)]
+    np.testing.assert_allclose(*ends, atol=1e-5)
+    with pytest.raises(dp.DeclarationError, match="schedule"):
+        PIXELS.solve(training(schedule=lambda o: None))
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
+    with pytest.raises(dp.DeclarationError, match="metrics"):
+        PIXELS.solve(training(schedule=plateau))
+    with pytest.raises(dp.DeclarationError, match="optax"):
+        dp.jax.Training(falling, falling, falling, steps=3, sampling_rate=0.5, schedule=falling)
+
+
+def test_each_sampling_rate_of_a_schedule_is_charged() -> None:
+    rates = [0.1] * 4 + [0.2] * 3 + [0.1] * 2
+    options = {"steps": 9, "clipping": 1.0, "batch_size": 10}
+    plan = plan_of(training(sampling_rate=rates, **options))
+    one = accountants.Spend(accountants.Gaussian(mu=1.0))
+    sampled = [accountants.Sampled(one, rate) for rate in (0.1, 0.2)]
+    term = accountants.Sequential(
+        [accountants.Repeated(part, times) for part, times in zip(sampled, (6, 3), strict=True)]
+    )
+    found = accountants.measure(term, accountants.Distribution(), delta=1e-5).bounds.upper
+    assert found * (1 - 1e-9) <= plan.certify().epsilon <= found * (1 + 1e-5)
+    by_step = training(sampling_rate=lambda step: rates[step], **options)
+    assert by_step.phases == ((0.1, 4), (0.2, 3), (0.1, 2))
+    assert plan_of(by_step).fingerprint == plan.fingerprint
+    # the number of units is released once, and a round divides by its own share of it
+    options["batch_size"] = None
+    released = plan_of(training(sampling_rate=rates, **options))
+    assert [*released.certify().shares].count("Training.number_of_units") == 1
+    assert np.isfinite(released.simulate(seed=1, images=rows_of(50))["model"]["parameters"]).all()
+    with dp.Session(budget=dp.Budget(1e6, 1e-5), seed=1, images=rows_of(40)) as session:
+        loop = dp.torch.Loop(session, PIXELS, by_step, sigma=1.0)
+        costs = [loop.plan().with_delta(1e-5).certify().epsilon for _ in loop]
+    assert len({round(cost, 9) for cost in costs[:3]}) == 1
+    assert costs[4] > costs[0] == costs[8]
+    for wrong, match in [([0.1] * 3, "each of 9"), (2.0, "from 1e-12"), ([0.1, 0.0] * 5, "each")]:
+        with pytest.raises(dp.DeclarationError, match=match):
+            training(sampling_rate=wrong, **options)
+    with pytest.raises(dp.DeclarationError, match="changes"):
+        training(sampling_rate=lambda t: 0.1 + t / 1000, **{**options, "steps": 100})
+
+
+def test_adam_is_freed_of_the_noises_variance() -> None:
+    """With no noise it is Adam; the deviation that it is told is that of the gradient."""
+    weights = [torch.nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2)]
+    pair = dp.torch.adam_bc([weights[0]], lr=0.1), torch.optim.Adam([weights[1]], lr=0.1)
+    for step in range(4):
+        for weight, made in zip(weights, pair, strict=True):
+            weight.grad = torch.tensor([0.3, 1e-3 * step])
+            made.step()
+    torch.testing.assert_close(weights[0], weights[1])
+    # a gradient of 0.1 and noise of deviation 1: after many steps the second moment is 0.01
+    weight = torch.nn.Parameter(torch.zeros(2000))
+    made = dp.torch.adam_bc([weight], lr=1.0)
+    made.noise_deviation = 0.2
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(3000):
+        weight.grad = 0.1 + 0.2 * torch.randn(2000, generator=draw)
+        made.step()
+    state = made.state[weight]
+    square = state["exp_avg_sq"] / (1 - 0.999 ** float(state["step"]))
+    assert abs(float(square.mean()) - 0.04 - 0.01) < 1e-3
+    seen: list[float] = []
+
+    class Telling(torch.optim.SGD):
+        noise_deviation = 0.0
+
+        def step(self, closure: Any = None) -> None:
+            seen.append(self.noise_deviation)
+            super().step()
+
+    def telling(parameters: Any) -> Any:
+        return Telling(parameters, lr=0.1)
+
+    clipping = dp.Clipping(quantile=0.5, share=0.19)
+    learner = training(optimizer=telling, clipping=clipping, batch_size=4)
+    plan_of(learner, sigma=2.0).simulate(seed=1, images=rows_of(9))
+    assert seen[-3:] == [pytest.approx(2.0 / 0.9 / 4)] * 3
+    with dp.Session(budget=dp.Budget(1e6, 1e-5), seed=1, images=rows_of(9)) as session:
+        dp.torch.Loop(session, PIXELS, learner, sigma=2.0).step()
+    assert seen[-1] == pytest.approx(2.0 / 0.9 / 4)
 
 
 def test_the_threshold_follows_the_quantile_and_the_step_does_not_shrink_with_it() -> None:
@@ -788,8 +1058,8 @@ def test_a_loop_is_the_training_of_a_plan() -> None:
     data = rows_of(20)
     learner = training(deep, optimizer=adam, steps=4, sampling_rate=1, batch_size=20)
     planned = plan_of(learner, sigma=1e-9).simulate(seed=1, images=data)["model"]
-    with dp.Session(budget=dp.Budget(1e9, 1e-5), accountant="gaussian", images=data) as session:
-        loop = dp.torch.Loop(session, PIXELS, learner, sigma=1e-4)
+    with dp.Session(budget=dp.Budget(1e13, 1e-5), accountant="gaussian", images=data) as session:
+        loop = dp.torch.Loop(session, PIXELS, learner, sigma=1e-6)
         assert [each.number for each in loop] == [1, 2, 3, 4]
     np.testing.assert_allclose(loop.model["parameters"], planned["parameters"], atol=1e-3)
     assert loop.threshold == pytest.approx(planned["threshold"], rel=1e-3)

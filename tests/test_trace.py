@@ -688,3 +688,15 @@ def test_opacus(people: Path, sources: list[str]) -> None:
         noise = accountants.Sampled(accountants.Spend(accountants.Gaussian(mu=1.0)), 1 / 8)
         truth = accountants.certify(accountants.Repeated(noise, 16), 1e-6)
         assert math.isclose(epsilon(seen), accountants.tightest(truth).bounds.upper, rel_tol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_of_a_loader_that_draws_no_poisson_samples_nothing_is_claimed(people: Path) -> None:
+    """Opacus counts its steps as Poisson samples all the same."""
+    pytest.importorskip("opacus")
+    other = "max_grad_norm=1.0, poisson_sampling=False"
+    seen = quietly(notebook(people, [each.replace("max_grad_norm=1.0", other) for each in OPACUS]))
+    assert not seen.failed
+    assert seen.certify() is None
+    assert "its loader draws others" in str(seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adaptive_dp as dp
@@ -231,3 +232,110 @@ class TestJaxPrivacy:
         paper = dp.interop.jax_privacy.certificate(config.plan, delta=1e-5)
         term = Repeated(Sampled(Spend(Gaussian(1.0)), 0.1), 100 // bands)
         assert paper.epsilon == pytest.approx(tightest(certify(term, 1e-5)).bounds.upper, rel=1e-6)
+
+
+# --- real loops, audited by canaries along axes of their own
+
+AUDITED = {"sigma": 2.0, "rate": 0.1, "steps": 60, "canaries": 400, "others": 1_200}
+
+
+def canary_rows() -> tuple[Any, Any, Any]:
+    """Return gradients, canaries that have them, and ordinary rows: one layer, whose output is x w.
+
+    The loss is the output, so that a row's gradient is the row itself, whatever the parameters.
+    """
+    m, n = AUDITED["canaries"], AUDITED["others"]
+    own = dp.audit.gradient_canaries(m, m, seed=0)
+    rest = 0.1 * np.random.default_rng(0).normal(size=(n, m)) / m**0.5
+    return own, {"x": own.astype(np.float32)}, {"x": rest.astype(np.float32)}
+
+
+def verdict(train: Any, in_step: Any, claim: tuple[float, float]) -> str:
+    gradients, canaries, rest = canary_rows()
+
+    def score(released: Any) -> Any:
+        sigma = float(AUDITED["sigma"])
+        return dp.audit.gradient_scores(released, gradients, rate=in_step, noise=sigma)
+
+    return dp.audit.training(train, canaries, claim, score, rows=rest, seed=3).verdict
+
+
+def claim_of_samples() -> tuple[float, float]:
+    sampled = Sampled(Spend(Gaussian(mu=1 / AUDITED["sigma"])), AUDITED["rate"])
+    return tightest(certify(Repeated(sampled, AUDITED["steps"]), 1e-6)).bounds.upper, 1e-6
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("poisson", [True, False])
+def test_a_real_loop_of_opacus_is_audited(poisson: bool) -> None:
+    """Of a loader that does not shuffle Opacus claims what Poisson samples cost: it is found.
+
+    The sound loop is suspected with a probability of 1e-3 at most, by the generator's one seed.
+    """
+    torch, opacus = pytest.importorskip("torch"), pytest.importorskip("opacus")
+    # ten batches in a pass, with about half of the canaries
+    size = round((AUDITED["others"] + AUDITED["canaries"] / 2) / 9.5)
+
+    def train(rows: Any) -> Any:
+        data = torch.utils.data.TensorDataset(torch.as_tensor(rows["x"]))
+        batches = torch.utils.data.DataLoader(data, batch_size=size)
+        net = torch.nn.Linear(AUDITED["canaries"], 1, bias=False)
+        engine = opacus.PrivacyEngine()
+        model, optimizer, batches = engine.make_private(
+            module=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+            data_loader=batches,
+            noise_multiplier=AUDITED["sigma"],
+            max_grad_norm=1.0,
+            poisson_sampling=poisson,
+        )
+        released: list[Any] = []
+        while len(released) < AUDITED["steps"]:
+            for (x,) in batches:
+                optimizer.zero_grad()
+                model(x).mean().backward()
+                optimizer.step()
+                mean = net.weight.grad.reshape(-1).double().numpy()
+                released.append(mean * optimizer.expected_batch_size)
+        assert engine.accountant.history[0][:2] == (AUDITED["sigma"], 1 / len(batches))
+        return released[: AUDITED["steps"]]
+
+    in_step: Any = AUDITED["rate"]
+    if not poisson:
+        counts = AUDITED["others"], AUDITED["canaries"]
+        in_step = dp.audit.unshuffled(*counts, size, AUDITED["steps"])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        found = verdict(train, in_step, claim_of_samples())
+    assert found in (("consistent", "underpowered") if poisson else ("suspected", "violation"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("noisy", [True, False])
+def test_a_real_loop_of_jax_privacy_is_audited(noisy: bool) -> None:
+    """Its clipping and noise on its Poisson batches; with noise on one of sixteen workers alone."""
+    jax, clipping = pytest.importorskip("jax"), pytest.importorskip("jax_privacy.clipping")
+    adding = pytest.importorskip("jax_privacy.noise_addition")
+    batches = pytest.importorskip("jax_privacy.batch_selection")
+    deviation = AUDITED["sigma"] / (1 if noisy else 4)
+
+    def train(rows: Any) -> Any:
+        x = rows["x"]
+        gradient = clipping.clipped_grad(
+            lambda w, batch: (batch @ w).mean(), l2_clip_norm=1.0, microbatch_size=1
+        )
+        compiled = jax.jit(gradient)
+        private = adding.gaussian_privatizer(stddev=deviation, prng_key=7)
+        w, state, released = np.zeros(AUDITED["canaries"], np.float32), None, []
+        state = private.init(w)
+        sampler = batches.CyclicPoissonSampling(AUDITED["rate"], AUDITED["steps"])
+        for index in sampler.batch_iterator(len(x), rng=7):
+            # padded with rows of zeros, which add nothing: one program for all samples
+            batch = np.zeros((256, x.shape[1]), np.float32)
+            batch[: len(index)] = x[index]
+            total, state = private.update(compiled(w, batch), state)
+            released.append(np.asarray(total, dtype=np.float64))
+        return released
+
+    found = verdict(train, AUDITED["rate"], claim_of_samples())
+    assert found in (("consistent", "underpowered") if noisy else ("suspected", "violation"))

@@ -59,6 +59,7 @@ from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.gradients import (
     ClippedSum,
+    GradientStream,
     LayerGradients,
     LinearGradients,
     released_bound,
@@ -259,10 +260,11 @@ def _has_additive_noise(node: Node, source: Source) -> bool:
     operation = node.handle.operation
     if not isinstance(operation, Release) or node.loops:
         return False
-    query = node.handle.inputs[0]
+    query = unaliased(node.handle.inputs[0])
     kind = operation.mechanism
     is_additive = kind.input_type is np.ndarray and not kind.is_selection and kind.deviation()
-    known = bool(is_additive) or isinstance(kind, FollowTheLeader)
+    # a gradient_stream alone: of networks, the parameters follow by an optimizer
+    known = bool(is_additive) or isinstance(query.operation, GradientStream)
     return known and source in [each.operation for each in lineage(query)]
 
 

@@ -7,11 +7,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, dataclass_transform
 
 import attrs
 import numpy as np
-from attrs import field, frozen
+from attrs import define, field, frozen
 from numpy.typing import NDArray
 
 from accountants import PrivacyLoss
@@ -539,6 +539,39 @@ class Mechanism:
 # was released of the sums before.
 
 
+class Course(Protocol):
+    """Where the next sum is asked for: parameters that follow released prefix sums."""
+
+    @property
+    def parameters(self) -> NDArray[np.float64]:
+        """The parameters of now, shape (d,)."""
+        ...
+
+    def follow(self, prefix: NDArray[np.float64]) -> None:
+        """Go on from the noisy prefix sum of the rounds so far, in the sums' units."""
+        ...
+
+
+@define
+class Prefix:
+    """Parameters that are ``-step`` times the noisy prefix sum.
+
+    Examples
+    --------
+    >>> course = Prefix(0.5, np.zeros(2))
+    >>> course.follow(np.array([2.0, 4.0]))
+    >>> course.parameters.tolist()
+    [-1.0, -2.0]
+    """
+
+    step: float
+    parameters: NDArray[np.float64]
+
+    def follow(self, prefix: NDArray[np.float64]) -> None:
+        """Set the parameters."""
+        self.parameters = -self.step * prefix
+
+
 class AdaptiveSums(ABC):
     """Private sums of vectors of shape (d,), in integer numbers of steps."""
 
@@ -551,6 +584,13 @@ class AdaptiveSums(ABC):
     @abstractmethod
     def step(self) -> float:
         """The step in which sums are counted, a power of two that does not depend on the data."""
+
+    def course(self, given: float) -> Course:
+        """Return how parameters follow from noisy prefix sums: by default ``-given`` times them.
+
+        A function of public and released values alone, whatever the rows are.
+        """
+        return Prefix(given, np.zeros(self.shape))
 
     @abstractmethod
     def split(self, parts: int, stream: Stream) -> Sequence[AdaptiveSums]:

@@ -2,12 +2,13 @@
 
 The extra ``adaptive-dp[jax]`` brings JAX and optax, which are imported when a function is first
 compiled: a plan's document is read, certified and verified without them. `Training` is a learner
-for ``images.solve(...)``; `parameters`, `outputs` and `predict` use what was released.
+for ``images.solve(...)``, `Loop` takes its rounds one by one in a session; `parameters`, `outputs`
+and `predict` use what was released.
 """
 
-from adaptive_dp.jax.training import Training, outputs, parameters, predict
+from adaptive_dp.jax.training import Loop, Training, outputs, parameters, predict
 
-__all__ = ["Training", "outputs", "parameters", "predict"]
+__all__ = ["Loop", "Training", "outputs", "parameters", "predict"]
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,10 @@ is 2^-36: the claim is ``|S| <= 2^36``. ``S = round(f g 2^36)`` with a factor f;
 by at most ``sqrt(n) / 2`` steps, n the number of parameters: a share M = ``sqrt(n) 2^-37`` of the
 threshold. N is the norm of g in float64 (whose squares of float32 are exact), taken larger by more
 than the additions' own rounding. With ``f <= (1 - M - 2^-40) / N`` the triangle inequality gives
-``|S| 2^-36 <= f N (1 + 2^-50) + M <= 1``, 2^-50 the rounding of f and of products with it. Of
+``|S| 2^-36 <= f N (1 + 2^-50) + M <= 1``, 2^-50 the rounding of f and of products with it. So f may
+be any number from 0 up to that: ``1 / C``, or the other rules of `rule_factors`. *By layer* each of
+L leaves of the tree has a factor of its own, ``f_l <= (1 / sqrt(L) - M_l - 2^-40) / N_l``: its part
+is at most ``1 / sqrt(L)`` long, and all together at most 1. Of
 numbers in float64 whose squares underflow, f g 2^36 with ``f <= 1 / C <= 1e20`` rounds to 0. A row
 whose loss or gradient is not finite is replaced by zeros before any product. (Own proof.)
 
@@ -40,7 +43,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.noise.stream import SecureStream, Stream
-from adaptive_dp.torch.gradients import checked_threshold, placed
+from adaptive_dp.torch.gradients import checked_threshold, rule_factors, unit_batches
 
 BITS = 36
 """The sum is given in steps of 2^-36 of the threshold."""
@@ -94,11 +97,9 @@ def wide() -> Any:
     return getattr(experimental, "enable_x64", None) or jax.enable_x64
 
 
-def _sums(n: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return what adds rows to their units, and what adds units' shares, compiled."""
-    jax = library()
-    jnp = jax.numpy
-    margin = np.sqrt(n) * 2.0 ** -(BITS + 1)
+def _join() -> Callable[..., Any]:
+    """Return what adds rows to their units, compiled."""
+    jnp = library().numpy
 
     def join(sums: Any, held: Any, losses: Any, rows: Any, mask: Any) -> Any:
         rows = rows.astype(jnp.float64)
@@ -106,17 +107,33 @@ def _sums(n: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
         good = jnp.isfinite((rows * rows).sum(1) + losses.astype(jnp.float64)) & mask
         return sums + jnp.where(good[:, None], rows, 0.0), held | good
 
+    return library().jit(join)  # type: ignore[no-any-return]
+
+
+def _add(ends: tuple[int, ...], rule: str) -> Callable[..., Any]:
+    """Return what adds units' shares, compiled: each part, up to an end, has its own factor."""
+    jnp = library().numpy
+    starts, length = (0, *ends[:-1]), 1 / np.sqrt(len(ends))
+
     def add(total: Any, sums: Any, held: Any, threshold: Any) -> Any:
         # the norms, and what float64 may have made too small of them
-        norms = jnp.sqrt((sums * sums).sum(1)) * (1 + 2.0**-40 + n * 2.0**-52)
-        good = held & jnp.isfinite(norms)
-        # the triangle inequality of the head of this file
-        factors = jnp.minimum((1 - margin - SLACK) / norms, 1 / threshold) * 2.0**BITS
-        finite = jnp.where(good[:, None], sums, 0.0)
-        steps = jnp.round(finite * jnp.where(good, factors, 0.0)[:, None]).astype(jnp.int64)
-        return total + steps.sum(0), (good & (norms <= threshold)).sum()
+        larger = 1 + 2.0**-40 + ends[-1] * 2.0**-52
+        parts = [sums[:, start:end] for start, end in zip(starts, ends, strict=True)]
+        norms = [jnp.sqrt((part * part).sum(1)) * larger for part in parts]
+        good = held & jnp.isfinite(sum(norms))
+        short, steps = good, []
+        for part, norm in zip(parts, norms, strict=True):
+            margin = np.sqrt(part.shape[1]) * 2.0 ** -(BITS + 1)
+            # the triangle inequality of the head of this file
+            longest = (length - margin - SLACK) / norm
+            factors = jnp.minimum(longest, rule_factors(norm, rule, threshold, length)) * 2.0**BITS
+            finite = jnp.where(good[:, None], part, 0.0)
+            steps.append(jnp.round(finite * jnp.where(good, factors, 0.0)[:, None]))
+            short = short & (norm <= threshold * length)
+        whole = jnp.concatenate(steps, axis=1).astype(jnp.int64)
+        return total + whole.sum(0), short.sum()
 
-    return jax.jit(join), jax.jit(add)
+    return library().jit(add)  # type: ignore[no-any-return]
 
 
 class ClippedSums:
@@ -187,7 +204,10 @@ class ClippedSums:
         self._gradient = jax.value_and_grad(one)
         self._rows = jax.jit(jax.vmap(self._gradient, in_axes=(None, 0, 0)))
         self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
-        self._join, self._add = _sums(self.size)
+        sizes = [int(np.size(leaf)) for leaf in jax.tree_util.tree_leaves(tree)]
+        self._ends = tuple(int(end) for end in np.cumsum(sizes))
+        self._join = _join()
+        self._adds: dict[tuple[str, bool], Any] = {}
         with compiled():
             try:
                 self._check(np.asarray(flat))
@@ -195,6 +215,13 @@ class ClippedSums:
                 raise
             except Exception as error:  # of made-up rows: it may be shown
                 raise DeclarationError(f"it fails on made-up rows: {error}") from None
+
+    def _adder(self, rule: str, by_layer: bool) -> Any:
+        """Return what adds units' shares by a rule, compiled once."""
+        if (rule, by_layer) not in self._adds:
+            ends = tuple(end for end in self._ends if end) if by_layer else (self.size,)
+            self._adds[rule, by_layer] = _add(tuple(dict.fromkeys(ends)), rule)
+        return self._adds[rule, by_layer]
 
     def _check(self, theta: NDArray[Any]) -> None:
         """Refuse what is no function of one row, on made-up rows."""
@@ -253,7 +280,8 @@ class ClippedSums:
             infinite = np.full(slots, np.inf, self._precision)
             for rows, losses in ((nans, np.zeros(slots)), (np.zeros_like(nans), infinite)):
                 sums, held = self._join(zeros, ~full, losses.astype(nans.dtype), rows, full)
-                total, _ = self._add(jnp.zeros(self.size, jnp.int64), sums, held, 1.0)
+                add = self._adder("flat", False)
+                total, _ = add(jnp.zeros(self.size, jnp.int64), sums, held, 1.0)
                 if np.asarray(held).any() or np.asarray(total).any() or total.dtype != np.int64:
                     raise DeclarationError(
                         "JAX counts rows that are not finite here: leave out fast-math of XLA_FLAGS"
@@ -267,6 +295,8 @@ class ClippedSums:
         units: Any = None,
         *,
         threshold: float,
+        rule: str = "flat",
+        by_layer: bool = False,
         stream: Stream | None = None,
     ) -> tuple[NDArray[np.int64], int]:
         """Return the sum of clipped gradients in steps, and how many units are not clipped.
@@ -281,6 +311,10 @@ class ClippedSums:
             The number of the unit of each row: a unit's rows are added up, then clipped.
         threshold
             C, from 1e-20 to 1e20.
+        rule
+            How gradients are shortened: see `rule_factors`.
+        by_layer
+            Whether the gradient of each leaf of the parameters is shortened by itself.
         stream
             Gives the units their slots; the operating system's randomness if None.
 
@@ -311,24 +345,34 @@ class ClippedSums:
             raise DeclarationError("inputs, targets and units must have the same number of rows")
         units = np.arange(len(inputs)) if units is None else np.asarray(units)
         slots, jnp, context = self.physical_batch, library().numpy, wide()
+        add = self._adder(rule, by_layer)
         with compiled():
             parameters, short = jnp.asarray(theta), []
             with context(True):
                 zeros = jnp.zeros((slots, self.size), jnp.float64), jnp.zeros(slots, bool)
                 total = jnp.zeros(self.size, jnp.int64)
-            for rounds in _batches(units, slots, stream or SecureStream(), self.slots_agree):
+            agree = self.slots_agree
+            for rounds in unit_batches(units, slots, stream or SecureStream(), agree=agree):
                 sums = zeros
                 for rows in rounds:
                     found = self._rows(parameters, *self._placed(rows, inputs, targets))
                     with context(True):
                         sums = self._join(*sums, *found, rows >= 0)
                 with context(True):
-                    total, count = self._add(total, *sums, threshold)
+                    total, count = add(total, *sums, threshold)
                 short.append(count)
             return np.array(total), sum(int(count) for count in short)
 
     def products(
-        self, theta: Any, inputs: Any, targets: Any, direction: Any, *, threshold: float
+        self,
+        theta: Any,
+        inputs: Any,
+        targets: Any,
+        direction: Any,
+        *,
+        threshold: float,
+        rule: str = "flat",
+        by_layer: bool = False,
     ) -> NDArray[np.float64]:
         """Return the products of each row's clipped gradient and a direction, shape (rows,).
 
@@ -336,16 +380,23 @@ class ClippedSums:
         """
         theta = library().numpy.asarray(np.asarray(theta, dtype=self._precision))
         inputs, targets = np.asarray(inputs), np.asarray(targets)
-        found = []
+        along, found = np.asarray(direction, dtype=np.float64), []
+        ends = [*dict.fromkeys(end for end in self._ends if end)] if by_layer else [self.size]
+        length = 1 / np.sqrt(len(ends))
         with compiled():
             for start in range(0, len(inputs), self.physical_batch):
                 rows = np.arange(start, start + self.physical_batch)
                 rows[rows >= len(inputs)] = -1
                 _, gradients = self._rows(theta, *self._placed(rows, inputs, targets))
                 own = np.asarray(gradients, dtype=np.float64)[rows >= 0]
+                products = np.zeros(len(own))
                 with np.errstate(all="ignore"):
-                    lengths = np.maximum(threshold, np.linalg.norm(own, axis=1))
-                    found.append(own @ np.asarray(direction, dtype=np.float64) / lengths)
+                    for low, high in zip([0, *ends], ends, strict=False):
+                        part = own[:, low:high]
+                        norms = np.linalg.norm(part, axis=1)
+                        factors = rule_factors(norms, rule, threshold, length)
+                        products += part @ along[low:high] * np.minimum(factors, length / norms)
+                    found.append(products)
         whole = np.concatenate([*found, np.zeros(0)])
         return np.asarray(np.nan_to_num(whole, posinf=0.0, neginf=0.0))
 
@@ -357,26 +408,3 @@ class ClippedSums:
             into[full] = values[rows[full]]
             placed.append(into)
         return placed
-
-
-def _batches(
-    units: NDArray[Any], slots: int, stream: Stream, agree: bool
-) -> Iterator[list[NDArray[np.int64]]]:
-    """Yield batches: which row is in each slot of a pass, -1 for none.
-
-    Units are placed at random: in as few batches as hold them where slots agree, else each by
-    itself. A batch has a pass for its units' first rows, one for their second, and so on.
-    """
-    _, unit = np.unique(units, return_inverse=True)
-    order = np.argsort(unit.reshape(-1), kind="stable")
-    starts = np.searchsorted(unit.reshape(-1)[order], np.arange(unit.max(initial=-1) + 2))
-    counts = np.diff(starts)
-    for own in placed(len(counts), slots, stream, agree=agree):
-        lengths = np.where(own >= 0, counts[own] if len(counts) else 0, 0)
-        firsts = starts[np.maximum(own, 0)]
-        yield [
-            np.where(k < lengths, order[np.minimum(firsts + k, len(order) - 1)], -1)
-            if len(order)
-            else np.full(slots, -1)
-            for k in range(max(1, int(lengths.max())))
-        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.jax.gradients import ClippedSums, compiled, library
+from adaptive_dp.torch.loop import Loop as NetworkLoop
 from adaptive_dp.torch.networks import (
     SEED,
     Engine,
@@ -25,6 +27,7 @@ from adaptive_dp.torch.networks import (
 from adaptive_dp.torch.training import (
     InitialState,
     NetworkParameters,
+    NetworkStream,
     OptimizerStep,
     UnitGradientsOf,
     decided,
@@ -155,7 +158,9 @@ class OptaxStep(OptimizerStep):
         """Return initial parameters."""
         return initial(self.net)[2]
 
-    def following(self, state: Mapping[str, Any], mean: NDArray[Any]) -> dict[str, Any]:
+    def following(
+        self, state: Mapping[str, Any], mean: NDArray[Any], deviation: float = 0.0
+    ) -> dict[str, Any]:
         """Return the state after a step along a released mean; the threshold stays."""
         jax = library()
         key = (self.net.resolve(), self.optimizer.resolve())
@@ -201,6 +206,16 @@ def _update(init: Function, optimizer: Function) -> tuple[Callable[..., Any], Ca
     return jax.jit(lambda theta: made.init(unravel(theta))), jax.jit(step)
 
 
+@frozen
+class FunctionStream(NetworkStream):
+    """Sums of the clipped gradients of a function of JAX; see `NetworkStream`."""
+
+    kind: ClassVar[str] = "function_stream"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    start_node: ClassVar[type[InitialState]] = FunctionStart
+    step_node: ClassVar[type[OptimizerStep]] = OptaxStep
+
+
 # -----------------------------------------------------------------------------
 # The learner.
 
@@ -223,7 +238,11 @@ class Training(NetworkTraining):
         float32, or all float64. The key is the library's, and public.
     optimizer
         Returns an optax transformation, such as ``lambda: optax.sgd(1.0)``.
-    steps, sampling_rate, clipping, first_threshold, features, target, batch_size, free
+    steps, sampling_rate, clipping, by_layer, first_threshold, features, target, batch_size
+        As of `adaptive_dp.torch.Training`; a layer is an array of the tree.
+    noise, bands
+        As of `adaptive_dp.torch.Training`.
+    free
         As of `adaptive_dp.torch.Training`.
     physical_batch
         How many rows are computed at once, in a program that is compiled once; None for 32.
@@ -272,11 +291,76 @@ class Training(NetworkTraining):
     gradients_node: ClassVar[type[UnitGradientsOf]] = FunctionGradientsOf
     start_node: ClassVar[type[InitialState]] = FunctionStart
     step_node: ClassVar[type[OptimizerStep]] = OptaxStep
+    stream_node: ClassVar[type[NetworkStream]] = FunctionStream
 
     @property
     def named_loss(self) -> tuple[Function, dict[str, Any]]:
         """The loss; a function has no settings."""
         return self.loss, {}
+
+
+class Loop(NetworkLoop):
+    """The rounds of a training of a function of JAX one by one, each a step of a session.
+
+    As `adaptive_dp.torch.Loop`: the session charges a round, then it is drawn and released, then
+    optax steps; the loop ends after the training's steps, or before a round that the budget does
+    not allow.
+
+    Parameters
+    ----------
+    session, table, training, sigma
+        As of `adaptive_dp.torch.Loop`, with a `Training` of this room.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, optax, adaptive_dp as dp
+    >>> images = dp.dataset("images", columns={"image": dp.tensor((4,), (0, 1)), "y": [0, 1]})
+    >>> def loss(w, x, y):
+    ...     return optax.softmax_cross_entropy_with_integer_labels(x @ w, y)
+    >>> training = dp.jax.Training(
+    ...     loss, lambda key: jnp.zeros((4, 2)), lambda: optax.sgd(1.0), steps=1_000,
+    ...     sampling_rate=0.1, batch_size=10,
+    ... )
+    >>> rows = {"image": np.random.default_rng(0).random((100, 4)), "y": [0, 1] * 50}
+    >>> with dp.Session(budget=dp.Budget(1.0, 1e-5), seed=1, images=rows) as session:
+    ...     loop = dp.jax.Loop(session, images, training, sigma=3.0)
+    ...     for done in loop:
+    ...         if done.number == 4:
+    ...             break
+    >>> loop.number, loop.parameters.shape, session.certificate().epsilon <= 1
+    (4, (4, 2), True)
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a checkpoint of NumPy arrays: released values, and never the ledger."""
+        return copy.deepcopy(self._state)
+
+    def load_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint.
+
+        Raises
+        ------
+        DeclarationError
+            If it is none of a function with these parameters.
+        """
+        if not isinstance(checkpoint.get("memory"), list):
+            raise DeclarationError("a checkpoint's memory must be a list of arrays")
+        self._go_on_from(copy.deepcopy(dict(checkpoint)))
+
+    @property
+    def parameters(self) -> Any:
+        """The parameters of now, as the tree that the function returns."""
+        return _tree(self._training.net, self._state["parameters"])
+
+    def module(self) -> Any:
+        """Refuse: of a function of JAX the parameters are a tree.
+
+        Raises
+        ------
+        DeclarationError
+            Always; `parameters` has them.
+        """
+        raise DeclarationError("a function of JAX is no module: take loop.parameters")
 
 
 # -----------------------------------------------------------------------------

@@ -11,6 +11,10 @@ wherever X does, and y is drawn exactly; B y is computed from y in floats, which
 norm at most 1, and C X by a matrix of squared norm ``sum_ij X_ij <u_i, u_j> <= sum_ij X_ij``,
 ``X = C'C``, since no entry of C is negative; equal vectors attain it. So the sensitivity is the
 largest of ``|C 1_j|``, 1_j the indicator of the rounds of batch j.
+
+*Amplification.* Each unit's batch is drawn uniformly and independently of all else, and is never
+released: where a unit is present or absent that is allocation to balls-and-bins batches, whose loss
+`accountants.allocated_matrix_factorization` bounds for a Toeplitz C (`Banded`).
 """
 
 from __future__ import annotations
@@ -25,8 +29,16 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from accountants import GaussianBound, PrivacyLoss
-from accountants.numerics import up
+from accountants import (
+    Composite,
+    GaussianBound,
+    PrivacyLoss,
+    Toeplitz,
+    allocated_matrix_factorization,
+    worlds,
+)
+from accountants.errors import AccountingError
+from accountants.numerics import down, up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import AdaptiveSums, Free, Mechanism, noise_parameter
 from adaptive_dp.graph.values import as_int, number
@@ -89,6 +101,8 @@ class Tree:
     ----------
     batches, epochs
         b and k; there are b k rounds.
+    bands
+        None: a tree has none.
 
     References
     ----------
@@ -100,6 +114,8 @@ class Tree:
 
     batches: int
     epochs: int
+
+    bands: int | None = None
 
     @property
     def largest_row_sum(self) -> int:
@@ -180,8 +196,8 @@ class TreeRun:
 class Banded:
     """The banded square root of the matrix of prefix sums, so that C and B are nearly alike.
 
-    The square root is Toeplitz, ``c_j = binom(2j, j) / 4^j``; C has as many bands as there are
-    batches, so that a unit's columns of C are orthogonal, and its sensitivity ``sqrt(k)`` times
+    The square root is Toeplitz, ``c_j = binom(2j, j) / 4^j``; C has at most as many bands as there
+    are batches, so that a unit's columns of C are orthogonal, and its sensitivity ``sqrt(k)`` times
     that of one epoch. With one epoch it is the full square root, whose largest error is next to
     the least of all factorizations (up to `MAX_BANDS` rounds).
 
@@ -194,6 +210,8 @@ class Banded:
     ----------
     batches, epochs
         b and k; there are b k rounds.
+    bands
+        The number of bands, at most b; None for b. With 1 the noise is independent.
 
     References
     ----------
@@ -205,6 +223,7 @@ class Banded:
 
     batches: int
     epochs: int
+    bands: int | None = None
 
     @property
     def largest_row_sum(self) -> int:
@@ -213,7 +232,7 @@ class Banded:
 
     def coefficients(self) -> Integers:
         """Return c_0, c_1, ... in steps of 2^-bits."""
-        bands = min(self.batches, MAX_BANDS)
+        bands = min(self.bands or self.batches, self.batches, MAX_BANDS)
         ratios = 1 - 0.5 / np.arange(1, bands)  # c_j / c_{j-1} = (2j - 1) / (2j)
         exact = np.concatenate([[1.0], np.cumprod(ratios)])
         return np.rint(exact * 2.0**self.bits).astype(np.int64)
@@ -293,10 +312,10 @@ class FollowTheLeader(Mechanism):
     """Train on batches in order by DP-FTRL: ``theta_t = -step (g_1 + ... + g_t + noise_t)``.
 
     g_t is the sum of clipped gradients of batch t at theta_{t-1}; the step is a released value, or
-    a constant (``given=[dp.public(0.1)]``): the loss holds whatever it is. The noise of the T
-    prefix sums is correlated: it is B Z (see the module), far smaller than a sum of T independent
-    noises. There is no sampling, and no amplification by it. Released, of shape (2, d): the mean of
-    theta_1, ..., theta_T, and theta_T.
+    a constant (``given=[dp.public(0.1)]``): the loss holds whatever it is. (Of networks the query
+    says how theta follows from the noisy prefix sums: see `AdaptiveSums.course`.) The noise of the
+    T prefix sums is correlated: it is B Z (see the module), far smaller than a sum of T independent
+    noises. Released, of shape (2, d): the mean of theta_1, ..., theta_T, and theta_T.
 
     Privacy: the Gaussian mechanism's loss with ``mu = Delta s / sigma``, Delta the most that a unit
     moves its batch's sum in l2, s the factorization's sensitivity. The proof has two steps.
@@ -328,9 +347,21 @@ class FollowTheLeader(Mechanism):
         b and k, with ``T = b k``.
     factorization
         ``"tree"`` or ``"banded"``.
+    bands
+        Of ``"banded"``: how many, at most as many as batches; None for as many.
+    amplified
+        Whether the loss counts that nobody knows a unit's batch: of ``"banded"``, and of a query
+        that draws batches exactly uniformly and refuses units that are exchanged.
 
     Notes
     -----
+    *Amplified*, the sums of a unit's rounds move by ``v_j`` of norm at most Delta, a function of
+    the other units and of theta: given the others' batches, row r of y has Gaussian noise around
+    what the others add, and ``sum_j C_rj v_j`` more over the rounds j of the unit's batch, which is
+    one of b with probability 1/b each. That is the setting of the section *Bins* of
+    `accountants.losses.tree`, with Delta / sigma for the norm of a row. Few bands amplify more, and
+    correlate less.
+
     Noise: `adaptive_dp.noise.gaussian.rounded_gaussian`, one vector for each row of C X. Sums are
     integers of steps, C is integers of 2^-bits, and the noise is continuous noise rounded to the
     steps of C X: so the released y is the continuous mechanism's y rounded, exactly (see
@@ -369,7 +400,24 @@ class FollowTheLeader(Mechanism):
         ),
     )
 
+    bands: int | None = attrs.field(
+        default=None,
+        converter=number,
+        validator=checked(
+            lambda v: v is None or 1 <= (as_int(v) or 0) <= MAX_BANDS,
+            f"an integer between 1 and {MAX_BANDS}, or None",
+        ),
+    )
+    amplified: bool = attrs.field(
+        default=False, validator=checked(lambda v: isinstance(v, bool), "a bool")
+    )
+
     def __attrs_post_init__(self) -> None:
+        if self.factorization == "tree" and (self.bands is not None or self.amplified):
+            raise DeclarationError(
+                "FollowTheLeader: a tree has no bands, and its loss is not amplified; take "
+                "factorization='banded'"
+            )
         if not (self.batches * self.epochs <= MAX_ROUNDS):
             raise DeclarationError(
                 f"FollowTheLeader runs at most {MAX_ROUNDS} rounds, got {self.batches} batches in "
@@ -378,7 +426,7 @@ class FollowTheLeader(Mechanism):
 
     def release(self, value: AdaptiveSums, stream: Stream, *given: Any) -> NDArray[Any]:
         """Return the mean and the last of the parameters, shape (2, d)."""
-        factorization, step = self.matrices, float(given[0])
+        factorization = self.matrices
         (width,) = value.shape
         scale = self.sigma / (value.step * 2.0**-factorization.bits)
         limit = LARGEST_ROW // factorization.largest_row_sum
@@ -386,12 +434,14 @@ class FollowTheLeader(Mechanism):
         # each unit's batch is drawn once, before any gradient: it stays there in all epochs
         parts = value.split(self.batches, stream)
         run = factorization.start(width)
-        theta, mean = np.zeros(width), np.zeros(width)
+        course = value.course(float(given[0]))
+        theta, mean = course.parameters, np.zeros(width)
         for t in range(self.batches * self.epochs):
             # clamping, so that rows fit into 64 bits, moves no two sums apart
             sums = np.clip(parts[t % self.batches].at(theta), -limit, limit)
             # theta is a function of released rows alone, so the next gradient may depend on it
-            theta = -(step * value.step) * run.push(sums, noise)
+            course.follow(value.step * run.push(sums, noise))
+            theta = course.parameters
             mean += (theta - mean) / (t + 1)
         return np.stack([mean, theta])
 
@@ -401,11 +451,21 @@ class FollowTheLeader(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss where a unit moves its batch's sum by at most ``distance`` in l2."""
-        return GaussianBound(up(distance * self.matrices.sensitivity() / self.sigma, 4))
+        plain = GaussianBound(up(distance * self.matrices.sensitivity() / self.sigma, 4))
+        if not (self.amplified and self.batches > 1 and 0 < distance < math.inf):
+            return plain
+        matrices = self.matrices
+        assert isinstance(matrices, Banded)
+        return _allocated(matrices, down(self.sigma / distance, 4)) or plain
 
     def premises(self, release: Any) -> None:
         """Refuse noise that is too large to be drawn in the sums' steps."""
         query = release.inputs[0]
+        if self.amplified and not getattr(query.operation, "presence", False):
+            raise DeclarationError(
+                "FollowTheLeader: the loss is amplified for batches that are drawn exactly "
+                "uniformly, of units that are not exchanged: leave out amplified=True"
+            )
         step = query.operation.step(query.inputs[0].domain) * 2.0**-self.matrices.bits
         if not isinstance(self.sigma, Free) and not (
             step > 0 and self.sigma <= LARGEST_SCALE * step
@@ -419,4 +479,20 @@ class FollowTheLeader(Mechanism):
     @property
     def matrices(self) -> Factorization:
         """The factorization of the prefix sums over these rounds."""
-        return FACTORIZATIONS[self.factorization](self.batches, self.epochs)
+        return FACTORIZATIONS[self.factorization](self.batches, self.epochs, self.bands)
+
+
+@lru_cache(maxsize=256)
+def _allocated(factorization: Banded, noise: float) -> PrivacyLoss | None:
+    """Return the loss on balls-and-bins batches, or None where that has no bound."""
+    rounds = factorization.batches * factorization.epochs
+    # integers over a power of two: exact
+    coefficients = factorization.coefficients() / 2.0**factorization.bits
+    try:
+        term = allocated_matrix_factorization(
+            Toeplitz(coefficients, rounds), noise, factorization.batches
+        )
+    except AccountingError:  # of next to no noise, or of very much
+        return None
+    (only,) = worlds(term)
+    return Composite(only.spends)

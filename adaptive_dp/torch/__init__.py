@@ -10,21 +10,33 @@ import os
 
 from adaptive_dp.torch.examples import MapStyle
 from adaptive_dp.torch.loop import Loop, Round
-from adaptive_dp.torch.training import NetworkParameters, Training, module, outputs, predict
+from adaptive_dp.torch.optimizers import adam_bc
+from adaptive_dp.torch.processes import shared
+from adaptive_dp.torch.training import (
+    AutomaticClipping,
+    NetworkParameters,
+    Training,
+    module,
+    outputs,
+    predict,
+)
 
 # MKL reads this at its first product: results that do not depend on a row's place in a batch. Where
 # products came before, places are drawn at random (`adaptive_dp.torch.gradients`).
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __all__ = [
+    "AutomaticClipping",
     "Loop",
     "MapStyle",
     "NetworkParameters",
     "Round",
     "Training",
+    "adam_bc",
     "module",
     "outputs",
     "predict",
+    "shared",
 ]
 
 

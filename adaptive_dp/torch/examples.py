@@ -98,6 +98,20 @@ class NetworkRows:
         names, codes = np.unique(self.units[keep], return_inverse=True)
         return evolve(self, index=self.index[keep], units=codes.reshape(-1), count=len(names))
 
+    def split(self, parts: int, stream: Stream) -> list[NetworkRows]:
+        """Return disjoint parts of the units, each in one by a uniform draw of its own."""
+        own = uniform(parts, self.count, stream)
+        if self.units is None:
+            found = [np.flatnonzero(own == k) for k in range(parts)]
+            return [evolve(self, index=self.index[some], count=len(some)) for some in found]
+        of_rows, split = own[self.units], []
+        for k in range(parts):
+            keep = of_rows == k
+            names, codes = np.unique(self.units[keep], return_inverse=True)
+            codes = codes.reshape(-1)
+            split.append(evolve(self, index=self.index[keep], units=codes, count=len(names)))
+        return split
+
     def batch(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the rows' inputs and targets, of shape (m, ...) each."""
         parts = [part.rows(self.index) for part in self.inputs]
@@ -105,6 +119,16 @@ class NetworkRows:
             flat = [part.reshape(len(part), -1).astype(np.float32) for part in parts]
             return np.concatenate(flat, axis=1), self.target.rows(self.index)
         return parts[0], self.target.rows(self.index)
+
+
+def uniform(parts: int, count: int, stream: Stream) -> Integers:
+    """Return independent integers below ``parts``, each exactly uniform, shape (count,)."""
+    # words beyond the largest multiple of `parts` are drawn again: the rest are uniform
+    limit = np.uint64(2**64 // parts * parts - 1)
+    words = sampling.words(stream, count)
+    while len(again := np.flatnonzero(words > limit)):
+        words[again] = stream.words(len(again))
+    return (words % np.uint64(parts)).astype(np.int64)
 
 
 # -----------------------------------------------------------------------------

@@ -29,7 +29,11 @@ Let M be the root of the sum of the squares of these movements: it is known when
 refused above 2^-4. N is the norm of all parts before the second rounding, from A (not from a) and
 g, computed in float64 and taken larger by more than its own rounding. With ``f <= (1 - M - 2^-20) /
 N`` Minkowski's inequality over parts and rounding gives ``|S| 2^-36 <= f N (1 + 2^-22) + M <= 1``,
-2^-22 the rounding of f and of products with it in float32. Where a row's loss or N is not finite
+2^-22 the rounding of f and of products with it in float32. So f may be any number from 0 up to
+that: ``1 / C``, or the other rules of `rule_factors`. *By layer* the
+parts of each of L modules have a factor f_l of their own, from their own N_l and M_l, with
+``f_l <= (1 / sqrt(L) - M_l - 2^-20) / N_l``: each module's part is then at most ``1 / sqrt(L)``
+long, and all of them together at most 1. Where a row's loss or N is not finite
 the share is 0: its a and g are replaced before any product. (Own proof.)
 
 **Sums are exact.** A part's entries, and whatever a matrix product adds up on the way, are
@@ -161,6 +165,29 @@ def placed(count: int, slots: int, stream: Stream, *, agree: bool) -> NDArray[np
     return rows.reshape(-1, slots)
 
 
+def unit_batches(
+    units: NDArray[Any], slots: int, stream: Stream, *, agree: bool
+) -> Iterator[list[NDArray[np.int64]]]:
+    """Yield batches: which row is in each slot of a pass, -1 for none.
+
+    Units are placed at random: in as few batches as hold them where slots agree, else each by
+    itself. A batch has a pass for its units' first rows, one for their second, and so on.
+    """
+    _, unit = np.unique(units, return_inverse=True)
+    order = np.argsort(unit.reshape(-1), kind="stable")
+    starts = np.searchsorted(unit.reshape(-1)[order], np.arange(unit.max(initial=-1) + 2))
+    counts = np.diff(starts)
+    for own in placed(len(counts), slots, stream, agree=agree):
+        lengths = np.where(own >= 0, counts[own] if len(counts) else 0, 0)
+        firsts = starts[np.maximum(own, 0)]
+        yield [
+            np.where(k < lengths, order[np.minimum(firsts + k, len(order) - 1)], -1)
+            if len(order)
+            else np.full(slots, -1)
+            for k in range(max(1, int(lengths.max())))
+        ]
+
+
 def checked_threshold(threshold: float) -> float:
     """Return a threshold, or refuse one at which floats would under- or overflow."""
     threshold = float(threshold)
@@ -169,6 +196,30 @@ def checked_threshold(threshold: float) -> float:
             f"a threshold from {THRESHOLDS[0]:g} to {THRESHOLDS[1]:g} is needed, got {threshold!r}"
         )
     return threshold
+
+
+RULES = ("flat", "automatic", "per_sample")
+"""How a vector is shortened: see `rule_factors`."""
+
+
+def rule_factors(norms: Any, rule: str, threshold: float, length: float = 1.0) -> Any:
+    """Return what vectors of these norms are multiplied by, before none may be too long.
+
+    ``1 / C`` (flat), ``l / (N + C)`` (automatic: Bu et al. 2023) or ``l / (N + C / (N + C))``
+    (per-sample adaptive: Xia et al. 2023), with N the norm, C the threshold and l the length that
+    a share may have. The least of that and of about ``l / N`` is what is taken: so the proof of a
+    share's length needs nothing of these rules but that they are not negative.
+
+    Examples
+    --------
+    >>> [float(rule_factors(np.float64(2.0), rule, 1.0)) for rule in RULES]
+    [1.0, 0.3333333333333333, 0.42857142857142855]
+    """
+    if rule == "automatic":
+        return length / (norms + threshold)
+    if rule == "per_sample":
+        return length / (norms + threshold / (norms + threshold))
+    return 0 * norms + 1 / threshold
 
 
 # -----------------------------------------------------------------------------
@@ -342,8 +393,9 @@ class _Lookup:
 class _Layer:
     """A layer of the copy, with the places of its trainable parameters in the flat vector."""
 
-    def __init__(self, name: str, module: Module, places: dict[str, slice]) -> None:
-        self.name, self.module, self.places = name, module, places
+    def __init__(self, prefix: str, module: Module, places: dict[str, slice]) -> None:
+        self.prefix, self.name = prefix, prefix or type(module).__name__
+        self.module, self.places = module, places
         self.calls, self.slots, self.active = 0, 1, False
         self.read: Tensor = None
         self.wrote: Tensor = None
@@ -652,6 +704,7 @@ class ClippedSums:
             _refuse_impure(self._module, self._inputs)
             _refuse_mixed(self._module, self._inputs, self._other(self._inputs))
             self._choose()
+            self._group()
             if self._margin > MOST_MARGIN:
                 raise DeclarationError(
                     f"the module has {self.size} trainable parameters, too many for steps of 2^-36"
@@ -741,6 +794,24 @@ class ClippedSums:
                     "itself has: the module or the loss depends on the number of rows"
                 )
 
+    def _group(self) -> None:
+        """Note whose each parameter is, and by how much rounding moves a module's part."""
+        owners = {name: name.rpartition(".")[0] for name in self._parameters}
+        modules = list(dict.fromkeys(owners.values()))
+        self._module_of = {
+            place.start: modules.index(owners[name]) for name, place in self._places.items()
+        }
+        margins: list[float] = []
+        for module in modules:
+            own = [n for n in self._parameters if owners[n] == module]
+            if self._layers is None:
+                sizes = [self._places[n].stop - self._places[n].start for n in own]
+                margins.append(_rounding(sum(sizes)))
+            else:
+                found = next(each for each in self._layers if each.prefix == module)
+                margins.append(math.sqrt(sum(m * m for m in found.margins.values())))
+        self._margins = margins
+
     def _known_layers(self) -> list[_Layer] | None:
         """Return the layers that own trainable parameters, or None if one is not known."""
         owners: dict[int, int] = {}
@@ -757,7 +828,7 @@ class ClippedSums:
                 continue
             if _kind(inner) not in _PARTS or any(owners[id(own[k])] > 1 for k in places):
                 return None
-            layers.append(_Layer(name or type(inner).__name__, inner, places))
+            layers.append(_Layer(name, inner, places))
         covered = sum(s.stop - s.start for layer in layers for s in layer.places.values())
         return layers if covered == self.size else None
 
@@ -960,27 +1031,48 @@ class ClippedSums:
     # --- sums
 
     def _add(
-        self, losses: Tensor, parts: list[Any], mask: Tensor, threshold: float, total: Tensor
+        self,
+        losses: Tensor,
+        parts: list[Any],
+        mask: Tensor,
+        threshold: float,
+        total: Tensor,
+        rule: str = "flat",
+        by_layer: bool = False,
     ) -> int:
         """Add the clipped shares of the slots that are full; return how many are short."""
-        squares = sum(part.squares for part in parts)
-        # the parts' norms, and what float64 may have made too small of them
-        norms = torch.sqrt(squares) * (1 + 2.0**-40 + self.size * 2.0**-52)
+        groups, margins = [parts], [self._margin]
+        if by_layer:
+            groups, margins = [[] for _ in self._margins], self._margins
+            for part in parts:
+                groups[self._module_of[part.place.start]].append(part)
+        length = 1 / math.sqrt(len(groups))
+        # a group's norms, and what float64 may have made too small of them
+        larger = 1 + 2.0**-40 + self.size * 2.0**-52
+        norms = [torch.sqrt(sum(part.squares for part in own)) * larger for own in groups]
         # NaN and infinity of either make the sum NaN or infinite, for which this is False
-        good = (norms + (losses - losses) < math.inf) & mask
-        # Minkowski's inequality of the head of this file
-        factors = ((1 - self._margin - SLACK) / norms).clamp_(max=1 / threshold)
-        for part in parts:
-            if part.caps is not None:
-                factors = torch.minimum(factors, part.caps)
-        factors = torch.where(good, factors, 0.0)
-        bad = ~good
+        good = (sum(norms) + (losses - losses) < math.inf) & mask
+        bad, short = ~good, good
+        found = []
+        for own, margin, norm in zip(groups, margins, norms, strict=True):
+            # Minkowski's inequality of the head of this file
+            factors = (length - margin - SLACK) / norm
+            if rule == "flat":
+                factors = factors.clamp_(max=1 / threshold)
+            else:
+                factors = torch.minimum(factors, rule_factors(norm, rule, threshold, length))
+            for part in own:
+                if part.caps is not None:
+                    factors = torch.minimum(factors, part.caps)
+            found.append(torch.where(good, factors, 0.0))
+            short = short & (norm <= threshold * length)
         if bad.any():  # before any product: 0 times NaN is NaN
             for part in parts:
                 part.forget(bad)
-        for part in parts:
-            part.add(factors, total)
-        return int((good & (norms <= threshold)).sum())
+        for own, factors in zip(groups, found, strict=True):
+            for part in own:
+                part.add(factors, total)
+        return int(short.sum())
 
     @_as_built()
     def __call__(
@@ -991,6 +1083,8 @@ class ClippedSums:
         units: Any = None,
         *,
         threshold: float,
+        rule: str = "flat",
+        by_layer: bool = False,
         stream: Stream | None = None,
     ) -> tuple[NDArray[np.int64], int]:
         """Return the sum of clipped gradients in steps, and how many units are not clipped.
@@ -1006,6 +1100,10 @@ class ClippedSums:
             together.
         threshold
             C, from 1e-20 to 1e20.
+        rule
+            How gradients are shortened: see `rule_factors`.
+        by_layer
+            Whether the gradient of each module's parameters is shortened by itself.
         stream
             Gives the rows their slots; the operating system's randomness if None.
 
@@ -1037,7 +1135,8 @@ class ClippedSums:
         if len(inputs) != len(targets) or (units is not None and len(units) != len(inputs)):
             raise DeclarationError("inputs, targets and units must have the same number of rows")
         try:
-            return self._sum(theta, inputs, targets, units, threshold, stream or SecureStream())
+            how = threshold, rule, by_layer
+            return self._sum(theta, inputs, targets, units, how, stream or SecureStream())
         finally:  # nothing of private rows stays here, also after an error
             self._total.zero_()
             for layer in self._layers or ():
@@ -1049,22 +1148,25 @@ class ClippedSums:
         inputs: Tensor,
         targets: Tensor,
         units: Any,
-        threshold: float,
+        how: tuple[float, str, bool],
         stream: Stream,
     ) -> tuple[NDArray[np.int64], int]:
+        threshold, rule, by_layer = how
         with torch.no_grad():
             self._set(theta)
             batches = (
                 self._batches(len(inputs), stream)
                 if units is None
-                else self._unit_batches(np.asarray(units), stream)
+                else unit_batches(
+                    np.asarray(units), self.physical_batch, stream, agree=self.slots_agree
+                )
             )
             whole: Any = None
             total = self._total.zero_()
             short = added = 0
             for rounds in batches:
                 losses, parts, mask = self._gather(rounds, inputs, targets, joint=units is not None)
-                short += self._add(losses, parts, mask, threshold, total)
+                short += self._add(losses, parts, mask, threshold, total, rule, by_layer)
                 added += len(mask)
                 if added + self.physical_batch > MOST_ROWS:  # beyond, float64 might round
                     whole = total.long() if whole is None else whole.add_(total.long())
@@ -1074,7 +1176,15 @@ class ClippedSums:
         return result.cpu().numpy(), short
 
     def products(
-        self, theta: Any, inputs: Any, targets: Any, direction: Any, *, threshold: float
+        self,
+        theta: Any,
+        inputs: Any,
+        targets: Any,
+        direction: Any,
+        *,
+        threshold: float,
+        rule: str = "flat",
+        by_layer: bool = False,
     ) -> NDArray[np.float64]:
         """Return the products of each row's clipped gradient and a direction, shape (rows,).
 
@@ -1085,11 +1195,20 @@ class ClippedSums:
         along = torch.as_tensor(
             np.asarray(direction), dtype=torch.float64, device=self._total.device
         )
-        found = []
+        whole = range(len(self._margins) if by_layer else 1)
+        places = self._places.values()
+        groups = [
+            [p for p in places if not by_layer or self._module_of[p.start] == k] for k in whole
+        ]
+        length, found = 1 / math.sqrt(len(groups)), []
         for x, y in zip(self._tensor(inputs), self._tensor(targets), strict=True):
             (gradient,) = self._one_by_one(x[None], y[None])
-            length = max(threshold, float(torch.linalg.vector_norm(gradient)))
-            found.append(float(gradient @ along) / length)
+            product = 0.0
+            for group in groups:
+                norm = torch.linalg.vector_norm(torch.cat([gradient[p] for p in group]))
+                factor = torch.minimum(rule_factors(norm, rule, threshold, length), length / norm)
+                product += sum(float(gradient[p] @ along[p] * factor) for p in group)
+            found.append(product)
         return np.asarray(np.nan_to_num(np.array(found), posinf=0.0, neginf=0.0))
 
     def _set(self, theta: Any) -> None:
@@ -1108,22 +1227,6 @@ class ClippedSums:
         """Yield which row is in each slot of a pass, -1 for none: a random placement."""
         for rows in placed(n, self.physical_batch, stream, agree=self.slots_agree):
             yield [rows]
-
-    def _unit_batches(
-        self, units: NDArray[Any], stream: Stream
-    ) -> Iterator[list[NDArray[np.int64]]]:
-        """Yield passes whose slots are units: their first rows, their second, and so on."""
-        _, unit = np.unique(units, return_inverse=True)
-        order = np.argsort(unit, kind="stable")
-        starts = np.searchsorted(unit[order], np.arange(unit.max(initial=-1) + 2))
-        for (slots,) in self._batches(len(starts) - 1, stream):
-            held = [
-                order[starts[u] : starts[u + 1]] if u >= 0 else order[:0] for u in slots.tolist()
-            ]
-            yield [
-                np.array([rows[k] if k < len(rows) else -1 for rows in held])
-                for k in range(max(1, *(len(rows) for rows in held)))
-            ]
 
     def _gather(
         self, rounds: Sequence[NDArray[np.int64]], inputs: Tensor, targets: Tensor, *, joint: bool

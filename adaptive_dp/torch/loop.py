@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -22,13 +22,11 @@ from adaptive_dp.queries.table import Table
 from adaptive_dp.torch.examples import NetworkTable
 from adaptive_dp.torch.networks import library
 from adaptive_dp.torch.training import (
-    InitialState,
     NetworkParameters,
     TrainedNetwork,
     Training,
     module,
     next_threshold,
-    optimizer_step,
 )
 
 
@@ -110,6 +108,15 @@ class Round:
     share: float | None
 
 
+def _each(value: Any, kind: type, made: Callable[[Any], Any]) -> Any:
+    """Return a nested value with each array of a kind made into another."""
+    if isinstance(value, kind):
+        return made(value)
+    if isinstance(value, Mapping):
+        return {key: _each(own, kind, made) for key, own in value.items()}
+    return [_each(own, kind, made) for own in value] if isinstance(value, list) else value
+
+
 class Loop:
     """The rounds of a training one by one, each a step of a session.
 
@@ -162,10 +169,8 @@ class Loop:
         self._reads, self._gradients = training.operations(table.domain)
         self._training = training
         self.sigma = sigma
-        first = training.clipping
-        start = training.first_threshold if isinstance(first, Clipping) else float(first)
-        initial = InitialState(training.net, self._gradients.shapes)
-        self._state: dict[str, Any] = initial.run([start], Stream())
+        initial = training.start_node(training.net, self._gradients.shapes)
+        self._state: dict[str, Any] = initial.run([training.threshold], Stream())
         self._expected()
 
     @property
@@ -205,12 +210,26 @@ class Loop:
     def _expected(self) -> float:
         """Return the public number of units that a round is expected to have."""
         training, size = self._training, self._table.domain.size
+        if training.noise != "independent":
+            raise DeclarationError(
+                "a loop pays for its rounds one by one, and correlated noise for all of them: "
+                "leave out noise, or solve the training in a plan"
+            )
         if training.batch_size is None and size is None:
             raise DeclarationError(
                 "a loop divides by a public number of units: give Training its batch_size, such as "
                 "sampling_rate times a number of units that was released"
             )
-        return float(training.batch_size or size * training.sampling_rate)
+        now = self._now
+        return float(now.batch_size or size * now.sampling_rate)
+
+    @property
+    def _now(self) -> Training:
+        """The training of the next round, with its own sampling rate."""
+        rates = self._training.rates
+        if len(rates) == 1:
+            return self._training
+        return self._training.of_rate(rates[min(self.number, len(rates) - 1)])
 
     def __iter__(self) -> Iterator[Round]:
         """Yield each round, until the steps are taken or the budget allows no more."""
@@ -223,7 +242,7 @@ class Loop:
 
     def plan(self) -> Pipeline:
         """Return the plan of the next round, as the session is asked for it."""
-        training, theta = self._training, self._state["parameters"]
+        training, theta = self._now, self._state["parameters"]
         rows = NetworkTable(self._reads, (self._table,))
         released = training.releases(
             self._gradients,
@@ -250,7 +269,9 @@ class Loop:
             _HELD.pop(digest, None)
         expected, threshold, training = self._expected(), self.threshold, self._training
         mean = np.asarray(result["gradients"], dtype=np.float64) / expected
-        after = optimizer_step(training.net, training.optimizer, self._state, mean)
+        told = training.is_told
+        deviation = self._sigma * training.sum_weight / expected if told else 0.0
+        after = training.step_of(told=told).following(self._state, mean, deviation)
         share = None
         if isinstance(training.clipping, Clipping):
             share = float(result["short_gradients"]) / expected
@@ -262,12 +283,10 @@ class Loop:
     def state_dict(self) -> dict[str, Any]:
         """Return a checkpoint, for ``torch.save``: released values, and never the ledger."""
         torch = library()
-
-        def kept(value: Any) -> Any:
-            return torch.as_tensor(np.array(value)) if isinstance(value, np.ndarray) else value
-
-        memory = [{k: kept(v) for k, v in own.items()} for own in self._state["memory"]]
-        return {k: kept(v) for k, v in self._state.items()} | {"memory": memory}
+        kept: dict[str, Any] = _each(
+            self._state, np.ndarray, lambda v: torch.as_tensor(np.array(v))
+        )
+        return kept
 
     def load_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         """Go on from a checkpoint.
@@ -277,24 +296,23 @@ class Loop:
         DeclarationError
             If it is none of a network with these parameters.
         """
-        if set(checkpoint) != set(self._state):
-            raise DeclarationError(
-                f"a checkpoint has {sorted(self._state)}, got {sorted(map(str, checkpoint))}"
-            )
-        torch = library()
-
-        def read(value: Any) -> Any:
-            return value.detach().numpy().copy() if torch.is_tensor(value) else value
-
-        memory = checkpoint["memory"]
+        state = _each(checkpoint, library().Tensor, lambda v: v.detach().numpy().copy())
+        memory = state.get("memory")
         if not (isinstance(memory, list) and all(isinstance(own, Mapping) for own in memory)):
             raise DeclarationError(
                 "a checkpoint's memory must be a list of what an optimizer keeps"
             )
-        state = {k: read(v) for k, v in checkpoint.items()}
-        state["memory"] = [{k: read(v) for k, v in own.items()} for own in memory]
+        self._go_on_from(state)
+
+    def _go_on_from(self, state: dict[str, Any]) -> None:
+        """Take a checked state in the place of the present one."""
+        if set(state) != set(self._state):
+            raise DeclarationError(
+                f"a checkpoint has {sorted(self._state)}, got {sorted(map(str, state))}"
+            )
         old = self._state["parameters"]
-        if np.shape(state["parameters"]) != old.shape or state["parameters"].dtype != old.dtype:
+        theta = np.asarray(state["parameters"])
+        if theta.shape != old.shape or theta.dtype != old.dtype:
             raise DeclarationError("the checkpoint is of a network with other parameters")
         # what would fail where rows are read would be charged before
         for name in ("threshold", "first_threshold"):

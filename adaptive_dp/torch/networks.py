@@ -286,13 +286,23 @@ class Sums(Protocol):
         units: Any = None,
         *,
         threshold: float,
+        rule: str = "flat",
+        by_layer: bool = False,
         stream: Stream | None = None,
     ) -> tuple[NDArray[np.int64], int]:
         """Return the sum in steps, and the number of units within the threshold."""
         ...
 
     def products(
-        self, theta: Any, inputs: Any, targets: Any, direction: Any, *, threshold: float
+        self,
+        theta: Any,
+        inputs: Any,
+        targets: Any,
+        direction: Any,
+        *,
+        threshold: float,
+        rule: str = "flat",
+        by_layer: bool = False,
     ) -> NDArray[np.float64]:
         """Return the products of each row's clipped gradient and a direction."""
         ...

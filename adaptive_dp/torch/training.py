@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypedDict, cast
+from itertools import groupby
+from typing import Any, ClassVar, Literal, Self, TypedDict, cast
 
 import numpy as np
-from attrs import evolve, field, frozen
-from attrs.validators import in_
+from attrs import define, evolve, field, frozen
+from attrs.validators import in_, instance_of
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
 from adaptive_dp.graph.handles import (
+    Private,
     PrivateQuery,
     Released,
     parameter,
@@ -21,14 +24,15 @@ from adaptive_dp.graph.handles import (
     public,
 )
 from adaptive_dp.graph.loops import repeat
-from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.graph.operation import Change, Operation, Visibility
+from adaptive_dp.graph.mechanism import AdaptiveSums, Free
+from adaptive_dp.graph.operation import Change, Operation, Query, Visibility
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import number, positive, strings
+from adaptive_dp.graph.values import as_tuple, number, positive, strings
 from adaptive_dp.learning.base import Learner, LearnerBudget, within
 from adaptive_dp.learning.descent import COUNT, Clipping, expected_rows
 from adaptive_dp.mechanisms.additive import Gaussian
-from adaptive_dp.noise.stream import Stream
+from adaptive_dp.mechanisms.follow_the_leader import FACTORIZATIONS, FollowTheLeader
+from adaptive_dp.noise.stream import SeededStream, Stream
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Categories, Column, Interval, Tensors
 from adaptive_dp.queries.domains import Table as TableDomain
@@ -44,6 +48,7 @@ from adaptive_dp.torch.examples import (
     input_shape,
     new_inputs,
 )
+from adaptive_dp.torch.gradients import RULES
 from adaptive_dp.torch.networks import (
     Engine,
     NetworkParts,
@@ -61,6 +66,9 @@ from adaptive_dp.torch.networks import (
     sizes,
     trainable,
 )
+
+MOST_PHASES = 64
+"""Runs of equal sampling rates in a plan: each is a loop of its own."""
 
 FLOOR = 0.01
 """A threshold that adapts stays above this share of the first, and below its inverse."""
@@ -106,6 +114,10 @@ def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
 # The nodes of the graph.
 
 
+HELPERS: list[Callable[..., tuple[NDArray[np.int64], int]]] = []
+"""What adds gradients up instead of this process alone: the last one (`shared`)."""
+
+
 @frozen(eq=False, repr=False)
 class UnitGradients:
     """The gradients of a batch, one of each unit; they are computed when they are summed."""
@@ -114,6 +126,8 @@ class UnitGradients:
     theta: NDArray[Any]
     engine: Engine
     stream: Stream
+    rule: str = "flat"
+    by_layer: bool = False
     _known: dict[float, tuple[NDArray[np.int64], int]] = field(factory=dict, init=False)
 
     def __repr__(self) -> str:
@@ -123,9 +137,14 @@ class UnitGradients:
         """Return the sum in steps, and the number of units within the threshold; once for both."""
         if threshold not in self._known:
             x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
-            self._known[threshold] = self.engine.sums(
-                self.theta, x, y, self.rows.units, threshold=threshold, stream=self.stream
-            )
+            how: dict[str, Any] = {"rule": self.rule, "by_layer": self.by_layer}
+            how["threshold"] = threshold
+            if HELPERS:
+                self._known[threshold] = HELPERS[-1](self, x, y, how)
+            else:
+                self._known[threshold] = self.engine.sums(
+                    self.theta, x, y, self.rows.units, **how, stream=self.stream
+                )
         return self._known[threshold]
 
     def clipped_sum(self, bound: float, *, relative: bool) -> tuple[Any, float]:
@@ -142,7 +161,26 @@ class UnitGradients:
     def products(self, bound: float, direction: NDArray[Any]) -> NDArray[np.float64]:
         """Return each row's clipped gradient, over the bound, times a direction; for audits."""
         x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
-        return self.engine.sums.products(self.theta, x, y, direction, threshold=bound)
+        sums, rule, by_layer = self.engine.sums, self.rule, self.by_layer
+        return sums.products(
+            self.theta, x, y, direction, threshold=bound, rule=rule, by_layer=by_layer
+        )
+
+
+@frozen
+class LaterGradientsDomain:
+    """The domain of gradients at parameters that are chosen later, ``size`` of them.
+
+    Parameters
+    ----------
+    size
+        The number of parameters.
+    examples
+        The domain of the rows.
+    """
+
+    size: int
+    examples: NetworkRowsDomain
 
 
 @frozen
@@ -167,6 +205,13 @@ class UnitGradientsOf(Operation):
         How many rows are computed at once.
     expected
         About how many units a round has, where that is public: by it a physical batch is chosen.
+    rule
+        How a unit's gradient g is shortened, by a threshold C: ``"flat"`` to C, in units of C;
+        ``"automatic"``, ``g / (|g| + C)``; ``"per_sample"``, ``g / (|g| + C / (|g| + C))``. The
+        norm of each of them is at most 1, whatever g and C are.
+    by_layer
+        Whether the parts of g by each of the L modules (of JAX: arrays of the tree) are shortened
+        each by itself, with the norm ``1 / sqrt(L)`` for 1: their root of squares is at most 1.
     """
 
     kind: ClassVar[str] = "unit_gradients"
@@ -184,6 +229,8 @@ class UnitGradientsOf(Operation):
     target: Column = None
     physical_batch: int | None = None
     expected: int | None = None
+    rule: str = field(default="flat", validator=in_(RULES))
+    by_layer: bool = field(default=False, validator=instance_of(bool))
 
     def label(self) -> str:
         """Return the network's name and the number of parameters."""
@@ -203,10 +250,8 @@ class UnitGradientsOf(Operation):
             "this is tried before a run."
         )
 
-    def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
-        """Return the number of parameters; both inputs are needed."""
-        if len(inputs) != 2:
-            raise DeclarationError("a network's gradients need rows and released parameters")
+    def domain(self, inputs: Sequence[Any]) -> GradientsDomain | LaterGradientsDomain:
+        """Return the number of parameters, with released ones or those that are chosen later."""
         size = sum(sizes(self.shapes))
         if any(n < 0 for _, shape in self.shapes for n in shape):
             raise DeclarationError("a parameter's shape has numbers of at least 0")
@@ -214,7 +259,7 @@ class UnitGradientsOf(Operation):
             raise DeclarationError(
                 f"a network needs at least one parameter to train, and at most {MOST_PARAMETERS:,}"
             )
-        return GradientsDomain(size, inputs[0])
+        return (GradientsDomain if len(inputs) == 2 else LaterGradientsDomain)(size, inputs[0])
 
     def change(self, change: Change) -> Change:
         """Return the change as it is: one vector for each unit that `NetworkRowsOf` counts.
@@ -259,13 +304,13 @@ class UnitGradientsOf(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> UnitGradients:
         """Return the gradients; nothing is computed yet."""
-        rows, theta = inputs
+        rows, theta = (*inputs, None)[:2]
         # the engine was built when the plan was rehearsed
         shape = input_shape_of(rows)
         engine = self.parts(shape, by_unit=rows.units is not None).engine()
         if engine.shapes != self.shapes:
             raise RunError(f"{self.net.name} has other parameters than the plan declares")
-        return UnitGradients(rows, np.asarray(theta), engine, stream)
+        return UnitGradients(rows, np.asarray(theta), engine, stream, self.rule, self.by_layer)
 
 
 def input_shape_of(rows: NetworkRows) -> tuple[int, ...]:
@@ -363,6 +408,10 @@ class OptimizerStep(NetworkStateOperation):
         From parameters to a ``torch.optim.Optimizer``.
     quantile, rate
         Of a threshold that adapts: see `Clipping`; None for a fixed one.
+    schedule
+        From an optimizer to a scheduler of ``torch.optim.lr_scheduler``, by the number of rounds.
+    told
+        Whether the optimizer is told the noise of the gradient: its deviation is the last input.
     """
 
     kind: ClassVar[str] = "optimizer_step"
@@ -371,6 +420,8 @@ class OptimizerStep(NetworkStateOperation):
     optimizer: Function
     quantile: float | None = None
     rate: float = 0.0
+    schedule: Function | None = None
+    told: bool = False
 
     def label(self) -> str:
         """Return the optimizer's name."""
@@ -412,15 +463,29 @@ class OptimizerStep(NetworkStateOperation):
         """Return initial parameters."""
         return flat(build(self.net))
 
-    def following(self, state: Mapping[str, Any], mean: NDArray[Any]) -> dict[str, Any]:
-        """Return the state after a step along a released mean; the threshold stays."""
-        return optimizer_step(self.net, self.optimizer, state, mean)
+    def following(
+        self, state: Mapping[str, Any], mean: NDArray[Any], deviation: float = 0.0
+    ) -> dict[str, Any]:
+        """Return the state after a step along a released mean; the threshold stays.
+
+        Parameters
+        ----------
+        state
+            Before the step.
+        mean
+            The released gradient over the expected number of units.
+        deviation
+            Of the noise of each of its coordinates.
+        """
+        with library().inference_mode(False):
+            return _step(self, state, mean, deviation)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> dict[str, Any]:
         """Return the state after the step."""
         state, total, expected = inputs[0], np.asarray(inputs[1]), float(inputs[2])
         mean = total / expected
-        after = self.following(state, mean)
+        deviation = float(inputs[-1]) / expected if self.told else 0.0
+        after = self.following(state, mean, deviation)
         if self.quantile is not None:
             after["threshold"] = next_threshold(
                 state, float(inputs[3]) / expected, self.quantile, self.rate
@@ -428,30 +493,56 @@ class OptimizerStep(NetworkStateOperation):
         return after
 
 
-_OPTIMIZERS: dict[Any, tuple[Any, Any]] = {}
-"""A module and its optimizer for each pair of functions: the last one alone."""
+@define
+class _Made:
+    """A module, its optimizer, and the scheduler with the number of rounds that it has seen."""
+
+    module: Any
+    optimizer: Any
+    scheduler: Any
+    rounds: int = 0
+
+    @classmethod
+    def of(cls, step: OptimizerStep) -> _Made:
+        """Return all of them new."""
+        module = build(step.net)
+        made = new_optimizer(step.optimizer, module)
+        scheduler = None if step.schedule is None else step.schedule.resolve()(made)
+        if step.schedule is not None and not hasattr(scheduler, "step"):
+            raise DeclarationError(
+                "schedule must be a function from an optimizer to a scheduler, such as lambda o: "
+                "torch.optim.lr_scheduler.LinearLR(o)"
+            )
+        return cls(module, made, scheduler)
+
+    def advance(self, rounds: int) -> None:
+        """Bring the scheduler to that many rounds."""
+        with warnings.catch_warnings():  # rounds before a checkpoint are not stepped again
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+            while self.rounds < rounds:
+                if self.scheduler is not None:
+                    self.scheduler.step()
+                self.rounds += 1
 
 
-def optimizer_step(
-    net: Function, optimizer: Function, state: Mapping[str, Any], mean: NDArray[Any]
-) -> dict[str, Any]:
-    """Return the state after a step along a released mean; the threshold stays."""
-    torch = library()
-    with torch.inference_mode(False):
-        return _step(net, optimizer, state, mean)
+_OPTIMIZERS: dict[Any, _Made] = {}
+"""What is made of each triple of functions: the last one alone."""
 
 
 def _step(
-    net: Function, optimizer: Function, state: Mapping[str, Any], mean: NDArray[Any]
+    step: OptimizerStep, state: Mapping[str, Any], mean: NDArray[Any], deviation: float
 ) -> dict[str, Any]:
     torch = library()
-    key = (net.resolve(), optimizer.resolve())
-    pair = _OPTIMIZERS.get(key)
-    if pair is None:
+    schedule = None if step.schedule is None else step.schedule.resolve()
+    key, rounds = (step.net.resolve(), step.optimizer.resolve(), schedule), int(state["round"])
+    kept = _OPTIMIZERS.get(key)
+    if kept is None or kept.rounds > rounds:
         _OPTIMIZERS.clear()
-        module = build(net)
-        pair = _OPTIMIZERS[key] = module, new_optimizer(optimizer, module)
-    module, made = pair
+        kept = _OPTIMIZERS[key] = _Made.of(step)
+    kept.advance(rounds)
+    module, made = kept.module, kept.optimizer
+    if step.told:
+        made.noise_deviation = deviation
     fill(module, state["parameters"])
     remind(made, module, state["memory"])
     position = 0
@@ -460,6 +551,7 @@ def _step(
         p.grad = torch.as_tensor(part).to(p.dtype).reshape(p.shape).contiguous()
         position += p.numel()
     made.step()
+    kept.advance(rounds + 1)  # its first call after a step, as schedulers expect
     theta = flat(module)
     if not np.isfinite(theta).all():  # the steps are too long: keep the last finite parameters
         return {**state, "round": int(state["round"]) + 1}
@@ -492,6 +584,11 @@ class TrainedNetwork(NetworkStateOperation):
         The parameters' names and shapes.
     features, target, columns
         As of `NetworkRowsOf`.
+
+    Notes
+    -----
+    Its input is the state after the last round; or, of correlated noise, the mean and the last of
+    the parameters, with the threshold, which is public.
     """
 
     kind: ClassVar[str] = "trained_network"
@@ -508,6 +605,8 @@ class TrainedNetwork(NetworkStateOperation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkParameters:
         """Return the model."""
         state, goal = inputs[0], self.columns[self.target]
+        if len(inputs) == 2:
+            state = {"parameters": np.asarray(inputs[0])[1], "threshold": inputs[1]}
         middle, half = standard(goal) if isinstance(goal, Interval) else (0.0, 1.0)
         return {
             "parameters": np.array(state["parameters"]),
@@ -531,6 +630,183 @@ def written(declared: Column) -> dict[str, Any]:
 
 
 # -----------------------------------------------------------------------------
+# Correlated noise: all rounds are one release, whose batches are read in turn.
+
+STREAM_BITS = 24
+"""Sums are given in steps of 2^-24 of the threshold."""
+
+
+@define
+class NetworkCourse:
+    """The parameters of a network along noisy prefix sums: an optimizer's, of their differences.
+
+    Parameters
+    ----------
+    step
+        Of the optimizer.
+    state
+        Before the first round.
+    expected
+        The number of units that a round is expected to have, which is public or released.
+    """
+
+    step: OptimizerStep
+    state: Mapping[str, Any]
+    expected: float
+    _before: NDArray[np.float64] | float = 0.0
+
+    @property
+    def parameters(self) -> NDArray[np.float64]:
+        """The parameters of now, shape (d,)."""
+        return np.asarray(self.state["parameters"], dtype=np.float64)
+
+    def follow(self, prefix: NDArray[np.float64]) -> None:
+        """Step along the last round's noisy sum: what it has added to the prefix."""
+        self.state = self.step.following(self.state, (prefix - self._before) / self.expected)
+        self._before = prefix
+
+
+@frozen(eq=False, repr=False)
+class NetworkSums(AdaptiveSums):
+    """Sums of the clipped gradients of units, in units of the threshold.
+
+    Parameters
+    ----------
+    gradients
+        Of the units; their own parameters are not read.
+    clip
+        C.
+    start, optimizer
+        The nodes of the parameters before the first round, and of a step.
+    """
+
+    gradients: UnitGradients
+    clip: float
+    start: InitialState
+    optimizer: OptimizerStep
+
+    def __repr__(self) -> str:
+        return "<private gradients>"
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of parameters."""
+        return (sum(sizes(self.gradients.engine.shapes)),)
+
+    @property
+    def step(self) -> float:
+        """2^-24."""
+        return 2.0**-STREAM_BITS
+
+    def course(self, given: float) -> NetworkCourse:
+        """Return where the optimizer goes, by the number of units that a round is expected to have.
+
+        It reads no row: initial parameters are of a public seed.
+        """
+        return NetworkCourse(self.optimizer, self.start.run([self.clip], SeededStream(0)), given)
+
+    def split(self, parts: int, stream: Stream) -> list[NetworkSums]:
+        """Return disjoint batches: each unit is in one of them, by its own uniform draw."""
+        split = self.gradients.rows.split(parts, stream)
+        return [evolve(self, gradients=evolve(self.gradients, rows=rows)) for rows in split]
+
+    def at(self, parameters: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the sum at parameters, in steps, shape (d,)."""
+        own = self.gradients
+        total, step = evolve(own, theta=parameters).both(self.clip)[0], own.engine.sums.step
+        halvings = round(math.log2(self.step / step))
+        return np.asarray((total + (1 << (halvings - 1))) >> halvings, dtype=np.int64)
+
+
+@frozen
+class NetworkStream(Query):
+    """Sums of a network's clipped gradients, at parameters that an optimizer chooses adaptively.
+
+    In units of the threshold. *Sensitivity*, in l2 alone. A unit is in one batch, so it moves one
+    sum, whatever the parameters, by a vector of norm at most 1 where it appears or vanishes, and by
+    at most 2 where it is exchanged; and by the rounding of each coordinate to steps, half a step
+    for each of two data sets.
+
+    Parameters
+    ----------
+    net
+        Returns a new ``torch.nn.Module``.
+    optimizer
+        From parameters to a ``torch.optim.Optimizer``.
+    shapes
+        The names and shapes of the parameters that are trained.
+    clip
+        C, the threshold.
+    presence
+        Whether units may appear and vanish alone: then those that are exchanged are refused.
+    """
+
+    kind: ClassVar[str] = "network_stream"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = LaterGradientsDomain
+    output_type: ClassVar[type] = AdaptiveSums
+    start_node: ClassVar[type[InitialState]] = InitialState
+    step_node: ClassVar[type[OptimizerStep]] = OptimizerStep
+
+    net: Function
+    optimizer: Function
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = field(converter=_shapes)
+    clip: float = field(default=1.0, converter=number)
+    presence: bool = False
+
+    def label(self) -> str:
+        """Return the threshold."""
+        return f"sums of gradients clipped to {self.clip:g}"
+
+    def domain(self, inputs: Sequence[Any]) -> LaterGradientsDomain:
+        """Return the domain of the gradients; refuse other parameters, or no threshold."""
+        if sum(sizes(self.shapes)) != inputs[0].size:
+            raise DeclarationError("a network's sums are of the parameters of its gradients")
+        if not (positive(self.clip) and 1e-9 <= self.clip <= 1e9):
+            raise DeclarationError(f"a gradient's clip must be positive, got {self.clip!r}")
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def dimension(self, domain: LaterGradientsDomain) -> int:
+        """Return the number of parameters."""
+        return domain.size
+
+    def step(self, domain: LaterGradientsDomain) -> float:
+        """Return 2^-24."""
+        return 2.0**-STREAM_BITS
+
+    def sensitivity(self, domain: LaterGradientsDomain, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; refuse any norm but 2."""
+        if norm != 2:
+            raise DeclarationError(
+                "a network_stream is a sum in each round, which moves in l2: release it with "
+                f"FollowTheLeader, whose norm is 2, got norm {norm!r}"
+            )
+        if self.presence and change.replaced:
+            raise DeclarationError(
+                "batches that are drawn at random amplify the privacy of units that appear or "
+                "vanish, and not of those that are exchanged"
+            )
+        # half a step in each coordinate, for each of two data sets
+        rounding = self.step(domain) * math.sqrt(domain.size)
+        return (change.both + rounding) * (1 + 1e-12)
+
+    def rehearse(self, inputs: Sequence[Any]) -> None:
+        """Make the optimizer once.
+
+        Raises
+        ------
+        RunError
+            If it cannot be made.
+        """
+        self.step_node(self.net, self.optimizer).rehearse([])
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkSums:
+        """Return the sums; nothing is computed yet."""
+        start = self.start_node(self.net, self.shapes)
+        return NetworkSums(inputs[0], self.clip, start, self.step_node(self.net, self.optimizer))
+
+
+# -----------------------------------------------------------------------------
 # The learner.
 
 
@@ -548,8 +824,57 @@ def _function(value: Any) -> Function:
     return Function.of(value)
 
 
+def _optional_function(value: Any) -> Function | None:
+    return None if value is None else _function(value)
+
+
 def _threshold(value: Any) -> Any:
-    return value if isinstance(value, Clipping) else number(value)
+    return value if isinstance(value, Clipping | AutomaticClipping) else number(value)
+
+
+def _rate(value: Any) -> Any:
+    """Return one rate, a rate for each step, or a function of the step."""
+    if callable(value) or isinstance(value, int | float):
+        return value
+    return tuple(number(rate) for rate in as_tuple(value))
+
+
+@frozen
+class AutomaticClipping:
+    """Gradients that are divided by about their own norm, so that no threshold is chosen.
+
+    A unit adds ``g / (|g| + gamma)`` to a round's sum, g its gradient: a vector shorter than 1,
+    whatever g is; so the sum's sensitivity is 1, as that of gradients that are cut at a threshold
+    is in units of it. Short gradients count nearly as much as long ones.
+
+    Parameters
+    ----------
+    gamma
+        Gradients far shorter than this keep their proportions.
+    per_sample
+        Whether a unit adds ``g / (|g| + gamma / (|g| + gamma))`` instead, which is longest for
+        gradients of a norm of about the root of gamma, and keeps those that are short short
+        (Xia et al. 2023).
+
+    References
+    ----------
+    Bu, Wang, Zha and Karypis 2023, "Automatic clipping: differentially private deep learning made
+    easier and stronger" (AUTO-S); Xia, Shen, Yao, Fu, Xu, Xu and Fu 2023, "Differentially private
+    learning with per-sample adaptive clipping".
+
+    Examples
+    --------
+    >>> AutomaticClipping().rule, AutomaticClipping(0.1, per_sample=True).rule
+    ('automatic', 'per_sample')
+    """
+
+    gamma: float = field(default=0.01, converter=number, validator=within(1e-9, 1e9))
+    per_sample: bool = field(default=False, validator=instance_of(bool))
+
+    @property
+    def rule(self) -> str:
+        """The rule by which the nodes know it."""
+        return "per_sample" if self.per_sample else "automatic"
 
 
 def _names(value: Any) -> tuple[str, ...] | None:
@@ -585,19 +910,34 @@ class Training(Learner[NetworkParameters]):
     steps
         The number of rounds.
     sampling_rate
-        The probability with which a unit enters a round; 1 for all units.
+        The probability with which a unit enters a round; 1 for all units. A sequence, or a function
+        of the step from 0 on, gives each step its own; at most `MOST_PHASES` runs of equal ones.
     clipping
-        A `Clipping` to follow a quantile of the norms, or a number for a fixed threshold.
+        A `Clipping` to follow a quantile of the norms, a number for a fixed threshold, or an
+        `AutomaticClipping`.
+    by_layer
+        Whether each module's part of a gradient is shortened by itself, to ``1 / sqrt(L)`` of the
+        threshold where there are L modules: no layer is silenced by another's long gradients.
     first_threshold
         Of a threshold that follows; it stays within a factor of 100 of this.
     features, target
         The input columns and the target's; None where the table has one column of tensors and one
         other.
     batch_size
-        The number of units that a round is expected to have, where it is public. None releases the
-        number of units, with a hundredth of the cost.
+        The number of units that a round is expected to have, where it is public; of rates that
+        differ, the first round. None releases the number of units, with a hundredth of the cost.
     physical_batch
         How many rows are computed at once; None for a default.
+    schedule
+        From an optimizer to a scheduler of learning rates that is stepped after each round, such
+        as ``lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 2000)``.
+    noise
+        ``"independent"`` in each round; or correlated between rounds, ``"banded"`` or ``"tree"``:
+        each unit is in one of ``1 / sampling_rate`` batches for the whole run, read in turn (see
+        `FollowTheLeader`).
+    bands
+        Of banded noise: how many, 1 to the number of batches, None for as many. Fewer leave more to
+        amplification by the random batches, and correlate less.
     free
         The name of the noise that a plan's calibration solves.
 
@@ -629,15 +969,19 @@ class Training(Learner[NetworkParameters]):
     loss: Any
     optimizer: Function = field(converter=_function)
     steps: int = field(kw_only=True, converter=number)
-    sampling_rate: float = field(kw_only=True, validator=within(1e-12, 1))
-    clipping: Clipping | float = field(
+    sampling_rate: Any = field(kw_only=True, converter=_rate)
+    clipping: Clipping | AutomaticClipping | float = field(
         kw_only=True, default=Clipping(quantile=0.5), converter=_threshold
     )
+    by_layer: bool = field(kw_only=True, default=False, validator=instance_of(bool))
     first_threshold: float = field(kw_only=True, default=1.0, validator=within(1e-9, 1e9))
     features: tuple[str, ...] | None = field(kw_only=True, default=None, converter=_names)
     target: str | None = field(kw_only=True, default=None)
     batch_size: float | None = field(kw_only=True, default=None, converter=number)
     physical_batch: int | None = field(kw_only=True, default=None)
+    schedule: Function | None = field(kw_only=True, default=None, converter=_optional_function)
+    noise: str = field(kw_only=True, default="independent")
+    bands: int | None = field(kw_only=True, default=None)
     free: str = field(kw_only=True, default="sigma")
 
     title: ClassVar[str] = "Training"
@@ -646,17 +990,20 @@ class Training(Learner[NetworkParameters]):
     gradients_node: ClassVar[type[UnitGradientsOf]] = UnitGradientsOf
     start_node: ClassVar[type[InitialState]] = InitialState
     step_node: ClassVar[type[OptimizerStep]] = OptimizerStep
+    stream_node: ClassVar[type[NetworkStream]] = NetworkStream
 
     def __attrs_post_init__(self) -> None:
         if not (
             isinstance(self.steps, int) and not isinstance(self.steps, bool) and self.steps > 0
         ):
             raise DeclarationError(f"steps must be an int of at least 1, got {self.steps!r}")
-        if not isinstance(self.clipping, Clipping) and not (
+        self._check_rates()
+        if not isinstance(self.clipping, Clipping | AutomaticClipping) and not (
             positive(self.clipping) and 1e-9 <= self.clipping <= 1e9
         ):
             raise DeclarationError(
-                f"clipping must be a dp.Clipping or a positive number, got {self.clipping!r}"
+                "clipping must be a dp.Clipping, a dp.torch.AutomaticClipping or a positive "
+                f"number, got {self.clipping!r}"
             )
         if self.batch_size is not None and not positive(self.batch_size):
             raise DeclarationError(
@@ -667,6 +1014,88 @@ class Training(Learner[NetworkParameters]):
             isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= 2**20
         ):
             raise DeclarationError(f"physical_batch must be an int of at least 1, got {size!r}")
+        if self.noise not in (NOISES := ("independent", *FACTORIZATIONS)):
+            raise DeclarationError(f"noise must be one of {list(NOISES)}, got {self.noise!r}")
+        if self.schedule is not None and self.step_node is not OptimizerStep:
+            raise DeclarationError("a transformation of optax has its own schedule: leave it out")
+        if self.bands is not None and self.noise != "banded":
+            raise DeclarationError("bands are those of noise='banded'")
+        if self.noise != "independent":
+            self.correlated(1.0, amplified=False)
+
+    def _check_rates(self) -> None:
+        rates = self.rates
+        if len(rates) not in (1, self.steps):
+            raise DeclarationError(
+                f"sampling_rate must be one number, or one for each of {self.steps} steps, got "
+                f"{len(rates)}"
+            )
+        for rate in rates:
+            if not (positive(rate) and 1e-12 <= rate <= 1):
+                raise DeclarationError(
+                    f"sampling_rate must be a number from 1e-12 to 1, got {rate!r}"
+                )
+        if len(self.phases) > MOST_PHASES:
+            raise DeclarationError(
+                f"sampling_rate changes {len(self.phases) - 1} times: a plan has at most "
+                f"{MOST_PHASES} runs of equal rates; let it change in larger steps"
+            )
+
+    @cached_property
+    def rates(self) -> tuple[float, ...]:
+        """The sampling rate of each step; of one that is the same in all, this one."""
+        given = self.sampling_rate
+        if callable(given):
+            return tuple(number(given(step)) for step in range(self.steps))
+        return given if isinstance(given, tuple) else (given,)
+
+    @cached_property
+    def phases(self) -> tuple[tuple[float, int], ...]:
+        """The runs of equal sampling rates: each rate, and how many steps it has."""
+        if len(self.rates) == 1:
+            return ((self.rates[0], self.steps),)
+        return tuple((rate, len([*run])) for rate, run in groupby(self.rates))
+
+    def of_rate(self, rate: float, steps: int = 1) -> Self:
+        """Return the training of steps with one sampling rate."""
+        size = self.batch_size
+        # a public number of units of the first round, in proportion
+        size = None if size is None else size * (rate / self.rates[0])
+        return evolve(self, sampling_rate=rate, steps=steps, batch_size=size)
+
+    def correlated(self, sigma: Any, *, amplified: bool) -> FollowTheLeader:
+        """Return the mechanism of correlated noise: batches, and how often each is read.
+
+        Raises
+        ------
+        DeclarationError
+            If the sampling rate is not one over a number of batches, steps are not a multiple of
+            that, or the threshold adapts.
+        """
+        if len(self.rates) > 1:
+            raise DeclarationError("correlated noise reads batches in turn: one sampling rate")
+        batches = round(1 / self.sampling_rate)
+        epochs = round(self.steps / batches)
+        if abs(batches * self.sampling_rate - 1) > 1e-9 or self.steps != batches * epochs:
+            raise DeclarationError(
+                "correlated noise reads batches in turn: the sampling rate is one over their "
+                f"number, of which steps are a multiple, got sampling_rate={self.sampling_rate!r} "
+                f"and steps={self.steps}; take sampling_rate={1 / batches!r} and steps="
+                f"{max(1, epochs) * batches}"
+            )
+        if isinstance(self.clipping, Clipping):
+            raise DeclarationError(
+                "correlated noise is of sums with one threshold: give clipping a number"
+            )
+        return FollowTheLeader(sigma, batches, epochs, self.noise, self.bands, amplified)
+
+    @property
+    def threshold(self) -> float:
+        """C before the first round, fixed or not; of automatic clipping gamma."""
+        if isinstance(self.clipping, AutomaticClipping):
+            return self.clipping.gamma
+        adapts = isinstance(self.clipping, Clipping)
+        return float(self.first_threshold if adapts else self.clipping)  # type: ignore[arg-type]
 
     @cached_property
     def named_loss(self) -> tuple[Function, dict[str, Any]]:
@@ -712,29 +1141,79 @@ class Training(Learner[NetworkParameters]):
             columns[target],
             self.physical_batch,
             self.usual(table),
+            self.clipping.rule if isinstance(self.clipping, AutomaticClipping) else "flat",
+            self.by_layer,
         )
         shape = input_shape(features, columns)
         engine = gradients.parts(shape, by_unit=table.unit is not None).engine()
-        self.step_node(self.net, self.optimizer).attempt()
+        self.step_of().attempt()
         return rows, evolve(gradients, shapes=engine.shapes)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[NetworkParameters]:
         """Return the trained parameters; see `NetworkParameters`."""
         reads, gradients = self.operations(table.domain)
         rows = NetworkTable(reads, (table,))
-        expected = self.expected(table)
-        first = self.clipping if not isinstance(self.clipping, Clipping) else self.first_threshold
+        units = self.number_of_units(table)
+        trained = TrainedNetwork(gradients.shapes, reads.features, reads.target, reads.columns)
+        if self.noise != "independent":
+            expected = self.expected_of(table, units)
+            return Released(trained, self.in_turn(gradients, rows, expected))
         start: Released[Any] = Released(
-            self.start_node(self.net, gradients.shapes), (public(float(first)),)
+            self.start_node(self.net, gradients.shapes), (public(self.threshold),)
         )
 
-        def step(state: Released[Any], own: NetworkTable) -> Released[Any]:
-            return self.round(gradients, state, own, expected)
+        state, told = start, self.is_told
+        for rate, steps in self.phases:
+            phase = self.of_rate(rate, steps) if len(self.phases) > 1 else self
+            mean = phase.expected_of(table, units)
 
-        state = repeat(step, self.steps, rows, start=start)
-        return Released(
-            TrainedNetwork(gradients.shapes, reads.features, reads.target, reads.columns), (state,)
+            def step(
+                state: Released[Any],
+                own: NetworkTable,
+                phase: Training = phase,
+                mean: Released[Any] = mean,
+            ) -> Released[Any]:
+                return phase.round(gradients, state, own, mean, told=told)
+
+            state = repeat(step, steps, rows, start=state)
+        return Released(trained, (state,))
+
+    @cached_property
+    def is_told(self) -> bool:
+        """Whether the optimizer has a ``noise_deviation`` to be told."""
+        if self.step_node is not OptimizerStep:
+            return False
+        return hasattr(new_optimizer(self.optimizer, build(self.net)), "noise_deviation")
+
+    def step_of(self, *, told: bool = False) -> OptimizerStep:
+        """Return the node of the optimizer's step."""
+        if self.step_node is not OptimizerStep:
+            return self.step_node(self.net, self.optimizer)
+        return OptimizerStep(self.net, self.optimizer, schedule=self.schedule, told=told)
+
+    def in_turn(
+        self, gradients: UnitGradientsOf, rows: NetworkTable, expected: Released[Any]
+    ) -> tuple[Released[Any], Released[Any]]:
+        """Return the mean and the last of the parameters, and the threshold: correlated noise.
+
+        Parameters
+        ----------
+        gradients, rows
+            As of `operations`.
+        expected
+            The number of units that a round is expected to have.
+        """
+        presence = self.noise == "banded" and rows.domain.table.neighbors != "replace_one"
+        unit = self.correlated(1.0, amplified=False)
+        # the norm of C's columns of a batch: noise that costs without amplification what one
+        # Gaussian release with this free parameter costs
+        sigma = Free(self.free, weight=unit.matrices.sensitivity())
+        query = self.stream_node(
+            self.net, self.optimizer, gradients.shapes, self.threshold, presence
         )
+        sums: PrivateQuery[Any] = PrivateQuery(query, (Private(gradients, (rows,)),))
+        mechanism = self.correlated(sigma, amplified=presence)
+        return sums.release(mechanism, given=[expected], name="training"), public(self.threshold)
 
     def round(
         self,
@@ -742,16 +1221,19 @@ class Training(Learner[NetworkParameters]):
         state: Released[Any],
         rows: NetworkTable,
         expected: Released[Any],
+        *,
+        told: bool = False,
     ) -> Released[Any]:
         """Return the state after a round: a sample, its releases, a step of the optimizer."""
         at: Released[Any] = Released(StatePart("parameters"), (state,))
         threshold: Released[Any] = Released(StatePart("threshold"), (state,))
         released = self.releases(gradients, rows, at, threshold)
-        step = self.step_node(self.net, self.optimizer)
+        step = self.step_of(told=told)
         if isinstance(self.clipping, Clipping):
             step = evolve(step, quantile=self.clipping.quantile, rate=self.clipping.rate)
         total, *short = released.values()
-        return Released(step, (state, total, expected, *short))
+        noise = [parameter(total, "sigma")] if told else []
+        return Released(step, (state, total, expected, *short, *noise))
 
     def releases(
         self,
@@ -772,40 +1254,64 @@ class Training(Learner[NetworkParameters]):
         sample = rows.sample(self.sampling_rate) if self.sampling_rate < 1 else rows
         of_units = Gradients(gradients, (sample, at))
         adaptive = self.clipping if isinstance(self.clipping, Clipping) else None
-        # With noises z_g and z_b the pair costs 1/z^2 = 1/z_g^2 + 1/z_b^2 (Andrew et al. 2021,
-        # Thm 1): these weights give the sum 1 - share of it, and the count share.
-        share = 0.0 if adaptive is None else adaptive.share
         total = of_units.sum(clip=threshold).release(
-            Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(1 - share))), name="gradients"
+            Gaussian(sigma=Free(self.free, weight=self.sum_weight)), name="gradients"
         )
         if adaptive is None:
             return {"gradients": total}
         short = of_units.short(threshold).release(
-            Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(share))), name="short_gradients"
+            Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(adaptive.share))),
+            name="short_gradients",
         )
         return {"gradients": total, "short_gradients": short}
+
+    @property
+    def sum_weight(self) -> float:
+        """The noise of the sum, as a multiple of the free one.
+
+        With noises z_g and z_b of the sum and the count the pair costs 1/z^2 = 1/z_g^2 + 1/z_b^2
+        (Andrew et al. 2021, Thm 1): of it the sum has 1 - share, and the count share.
+        """
+        share = self.clipping.share if isinstance(self.clipping, Clipping) else 0.0
+        return 1 / math.sqrt(1 - share)
 
     def usual(self, table: TableDomain) -> int | None:
         """Return about how many units a round has, rounded up; None where that is not public."""
         if self.batch_size is not None:
-            return math.ceil(self.batch_size)
-        return None if table.size is None else math.ceil(table.size * self.sampling_rate)
+            return math.ceil(self.batch_size * max(self.rates) / self.rates[0])
+        return None if table.size is None else math.ceil(table.size * max(self.rates))
 
-    def expected(self, table: Table) -> Released[Any]:
-        """Return the number of units that a round is expected to have: public, or released."""
-        if self.batch_size is not None:
-            return public(float(self.batch_size))
+    def expected_of(
+        self, table: Table, units: tuple[Released[Any], Released[Any]] | None
+    ) -> Released[Any]:
+        """Return the number of units that a round is expected to have: public, or released.
+
+        Parameters
+        ----------
+        table
+            That is learned from.
+        units
+            As `number_of_units` returns it.
+        """
+        if units is not None:
+            return post(expected_rows, *units, rate=self.sampling_rate)
         size = table.domain.size
-        if size is not None:
-            return public(size * self.sampling_rate)
-        # COUNT of the whole cost in mu^2, where a round costs about rate / sigma
-        weight = 1 / (math.sqrt(self.steps) * self.sampling_rate)
+        return public(float(self.batch_size or (size or 0) * self.sampling_rate))
+
+    def number_of_units(self, table: Table) -> tuple[Released[Any], Released[Any]] | None:
+        """Return the released number of units, and its noise; None where it is public."""
+        if self.batch_size is not None or table.domain.size is not None:
+            return None
+        # COUNT of the whole cost in mu^2, where a round costs about rate / sigma, and all rounds of
+        # correlated noise 1 / sigma
+        square = sum(steps * rate**2 for rate, steps in self.phases)
+        weight = 1 / math.sqrt(square) if self.noise == "independent" else 1.0
         spread = Free(self.free, weight=math.sqrt((1 - COUNT) / COUNT) * weight)
         query: PrivateQuery[Any] = (
             table.count() if table.domain.unit is None else table.count_distinct()
         )
         units = query.release(Gaussian(sigma=spread), name="number_of_units")
-        return post(expected_rows, units, parameter(units, "sigma"), rate=self.sampling_rate)
+        return units, parameter(units, "sigma")
 
 
 # -----------------------------------------------------------------------------

@@ -601,9 +601,18 @@ def _opacus(call: Called, arguments: tuple[Any, ...], named: Mapping[str, Any]) 
     return Release((loader,), others, True, lambda _result, _known: _trained(owner, poisson), owner)
 
 
+NOT_POISSON = (
+    "Opacus counts its steps as Poisson samples, and with poisson_sampling=False its loader draws "
+    "others: dp.interop.opacus.certificate(engine, delta=..., data_loader=...) says what passes "
+    "over the data cost"
+)
+"""Why nothing is claimed of an engine whose loader draws no Poisson samples."""
+
+
 def _trained(engine: Any, poisson: bool) -> Claim:
     """Return the claim of an Opacus engine: asked again when the trace ends."""
-    return Claim(None, why="read when the trace ends", assumes=_opacus_assumes(engine, poisson))
+    why = "read when the trace ends" if poisson else NOT_POISSON
+    return Claim(None, why=why, assumes=_opacus_assumes(engine, poisson))
 
 
 def _opacus_assumes(engine: Any, poisson: bool) -> tuple[str, ...]:
