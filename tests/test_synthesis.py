@@ -15,12 +15,15 @@ from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import Private, PrivateQuery, change_at, public
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.noise.stream import SeededStream
+from adaptive_dp.queries.domains import ColumnValues
 from adaptive_dp.synthesis import Synthesizer, Synthetic
 from adaptive_dp.synthesis.marginals import (
+    CellOf,
     ChosenTable,
     Marginals,
     MarginalsOf,
     OneWayTables,
+    TableCounts,
     TableErrors,
 )
 from adaptive_dp.synthesis.model import Model, nearest_counts, residual
@@ -79,6 +82,30 @@ class TestTables:
                 wanted[tuple(cell[k](row[k]) for k in range(3))] += 1
             drop = tuple(k for k in range(3) if k not in table)
             assert np.array_equal(found.layout.part(found.counts, i), wanted.sum(axis=drop))
+
+    def test_tables_of_four_columns_are_sums_of_the_joint_table(self) -> None:
+        draw = np.random.default_rng(2)
+        sizes, codes = (2, 3, 2, 4), draw.integers(-1, 2, size=(500, 4))
+        axes = tuple(
+            CellOf(ColumnValues(f"c{i}"), Axis(f"c{i}", tuple(range(size)), None, False))
+            for i, size in enumerate(sizes)
+        )
+        found = layout(sizes, ((0, 1, 2, 3), (0, 2, 3)), (1.0, 1.0))
+        counts = TableCounts(axes, found)({f"c{i}": codes[:, i] for i in range(4)})
+        for i, table in enumerate(found.tables):
+            own = codes[:, list(table)]
+            wanted = np.zeros([sizes[k] for k in table])
+            np.add.at(wanted, tuple(own[(own >= 0).all(axis=1)].T), 1)
+            assert np.array_equal(found.part(counts, i), wanted)
+
+    def test_errors_are_the_same_in_pieces(self, monkeypatch: Any) -> None:
+        found = marginals([("x", "u", 1.0)] * 9 + [("y", "v", 5.0)])
+        released = {"answers": np.arange(20.0)[:17], "penalty": 0.3, "closed": [1]}
+        whole = TableErrors().run([found, released], STREAM)
+        monkeypatch.setattr("adaptive_dp.synthesis.marginals.AT_ONCE", 4)
+        assert [each.stop - each.start for each in found.layout.pieces(4)] == [1, 1, 1, 1, 1]
+        assert [each.stop - each.start for each in found.layout.pieces(9)] == [3, 1, 1]
+        assert np.array_equal(TableErrors().run([found, released], STREAM), whole)
 
     def test_a_complete_column_has_no_cell_for_what_is_missing(self) -> None:
         table = dp.dataset("t", columns=COLUMNS).fill(a="x", b="u", n=0)

@@ -188,7 +188,8 @@ def _cells(axes: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _answered(model: Model, found: Layout, answers: Floats | None, touched: Any) -> dict[str, Any]:
     """Return a model's part of a state: its readings, and its answers of the touched candidates."""
-    values = np.zeros(int(found.starts[-1])) if answers is None else answers
+    # a sum of errors is rounded to 2^-8 of a row, and half of the memory is for 10^7 cells
+    values = np.zeros(int(found.starts[-1]), dtype=np.float32) if answers is None else answers
     again = range(len(found.tables)) if touched is None else np.flatnonzero(touched)
     for i in again:
         values[found.starts[i] : found.starts[i + 1]] = model.answer(found.tables[i]).reshape(-1)
@@ -263,7 +264,7 @@ def updated_state(
     model, place = _model(state, found), candidate_place(chosen, len(found.tables))
     table, rounds = found.tables[place], int(state["round"]) + 1
     own = np.asarray(counts, dtype=np.float64)[: found.cells_of(table)]
-    before = np.asarray(state["answers"])
+    before = np.asarray(state["answers"], dtype=np.float32)
     if method == "mst" and (len(table) != 2 or table[1] in model.ahead(table[0])):
         # all are closed: the tree is complete
         return {**state, "round": rounds}
@@ -510,7 +511,7 @@ class Synthesizer(Learner[Synthetic]):
         )
         impossible = impossible_boxes(self.impossible, axes)
         unread = Model(found.sizes, impossible=boxes_of(impossible))
-        for places in found.tables:
+        for places in found.tables if impossible else ():
             allowed = unread.allowed(places)
             if allowed is not None and not allowed.any():
                 raise DeclarationError(
@@ -553,9 +554,9 @@ class Synthesizer(Learner[Synthetic]):
             )
         for name, value in (("start", self.start), ("prior", self.prior)):
             if isinstance(value, Synthetic):
-                if _cells(value["axes"]) != _cells(axes):
-                    raise DeclarationError(KNOWN.format([each["name"] for each in axes]))
-                found[name] = public({"axes": list(value["axes"]), **value.model.document()})
+                given = {"axes": list(value["axes"]), **value.model.document()}
+                _known_model(given, axes)  # as when a handle's value is there, but before the run
+                found[name] = public(given)
             elif isinstance(value, Released):
                 found[name] = value
             elif value is not None:

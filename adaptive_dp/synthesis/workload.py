@@ -22,8 +22,9 @@ Integers = NDArray[np.int64]
 Columns = tuple[int, ...]
 """The columns of a table of counts: their places, ascending."""
 
-MOST_CELLS = 2**25
-"""The most cells of all candidate tables together: their counts and answers are 8 bytes each."""
+MOST_CELLS = 2**26
+"""The most cells of all candidate tables together: counts and answers are 4 bytes each, and a round
+holds about ten such arrays, which together are below 4 GB."""
 
 LARGEST = 2**20
 """The most cells of one table."""
@@ -434,16 +435,21 @@ class Layout:
         number of columns that they share with it. McKenna, Mullins, Sheldon and Miklau 2022,
         Section 4, take the sum itself, with which small tables are chosen less often than pays.
         """
-        wanted, own = self._columns(self.workload), self._columns(self.tables)
+        columns, place = _flat(self.workload)
         # by column what the tables that are wanted weigh
-        overlap = own @ (wanted.T @ np.array(self.weights))
+        weights = np.bincount(columns, np.array(self.weights)[place], minlength=len(self.sizes))
+        columns, place = _flat(self.tables)
+        overlap = np.bincount(place, weights[columns])
         steps = np.maximum(1.0, np.rint((overlap / overlap.max()) ** 0.25 * WEIGHT_STEPS))
         return steps.astype(np.int64)  # type: ignore[no-any-return]
 
     @cached_property
-    def members(self) -> NDArray[np.float64]:
+    def members(self) -> NDArray[np.int8]:
         """Which columns each candidate has: ones and zeros, shape (candidates, columns)."""
-        return self._columns(self.tables)
+        columns, place = _flat(self.tables)
+        found = np.zeros((len(self.tables), len(self.sizes)), dtype=np.int8)
+        found[place, columns] = 1
+        return found
 
     @property
     def most(self) -> int:
@@ -463,11 +469,21 @@ class Layout:
         own = vector[self.starts[index] : self.starts[index + 1]]
         return own.reshape(self.shape(self.tables[index]))
 
-    def _columns(self, tables: Sequence[Columns]) -> NDArray[np.float64]:
-        found = np.zeros((len(tables), len(self.sizes)))
-        for i, table in enumerate(tables):
-            found[i, list(table)] = 1.0
-        return found
+    def pieces(self, cells: int) -> Iterator[slice]:
+        """Yield the candidates, in order, in pieces of about so many cells, or of one candidate."""
+        start, last = 0, len(self.tables)
+        while start < last:
+            end = int(np.searchsorted(self.starts, self.starts[start] + cells, side="right")) - 1
+            stop = min(max(end, start + 1), last)
+            yield slice(start, stop)
+            start = stop
+
+
+def _flat(tables: Sequence[Columns]) -> tuple[Integers, Integers]:
+    """Return the columns of tables, one after the other, and the place of the table of each."""
+    sizes = np.fromiter(map(len, tables), dtype=np.int64, count=len(tables))
+    columns = np.fromiter(itertools.chain.from_iterable(tables), dtype=np.int64)
+    return columns, np.repeat(np.arange(len(tables)), sizes)
 
 
 @lru_cache(maxsize=64)
