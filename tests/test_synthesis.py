@@ -304,6 +304,33 @@ class TestModel:
         signs = np.array([1, -1])
         assert abs(np.einsum("abc,a,b,c", logs, signs, signs, signs)) < 1e-2
 
+    def test_what_is_shrunk_is_by_the_formula(self) -> None:
+        rng = np.random.default_rng(6)
+        joint = rng.uniform(1, 9, (3, 4)) * 100
+        model = Model([3, 4])
+        model.read((0, 1), joint + rng.normal(0, 40, (3, 4)), 40.0)
+        y = model.estimate((0, 1))
+        alone = [nearest_counts(y.sum(axis=i), y.sum()) for i in (1, 0)]
+        away = y - np.outer(*alone) / y.sum()
+        away = away - away.mean(axis=0) - away.mean(axis=1, keepdims=True) + away.mean()
+        kept = max(0, 1 - (2 * 3 - 2) * 40.0**2 / (away**2).sum())
+        assert 0 < kept < 0.99
+        assert np.allclose(model.shrunk((0, 1)), y - (1 - kept) * away)
+
+    def test_a_table_of_no_news_is_nearer_to_the_truth(self) -> None:
+        """Independent columns: the mean squared error is far below that of the counts as read.
+
+        The two are means over 60 readings of 35 dimensions; twice is more than ten deviations.
+        """
+        rng, truth = np.random.default_rng(7), np.outer(np.arange(1, 9), np.arange(1, 7)) * 20.0
+        read, shrunk = [], []
+        for _ in range(60):
+            model = Model([8, 6])
+            model.read((0, 1), truth + rng.normal(0, 15, truth.shape), 15.0)
+            read.append(((model.estimate((0, 1)) - truth) ** 2).sum())
+            shrunk.append(((model.target((0, 1)) - truth) ** 2).sum())
+        assert np.mean(shrunk) < np.mean(read) / 2
+
 
 def data(n: int, seed: int = 1) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
@@ -381,6 +408,31 @@ class TestSynthesizer:
         released = plan.simulate(seed=1, people=empty)["model"]
         assert np.isfinite(released.table(["a", "b", "c", "age"])).all()
         assert len(released.rows(5, seed=1)["a"]) == 5
+
+
+def test_pairs_outside_of_a_workload_are_chosen_in_its_first_rounds_alone() -> None:
+    """a follows b and c; no table has a and c, or b and c, together."""
+    model = dp.synthesize(
+        PEOPLE,
+        [["a", "age"], ["b", "age"], ["c"]],
+        edges={"age": [0, 20, 40, 60]},
+        rounds=10,
+        epsilon=9.0,
+        delta=1e-6,
+    )
+    plan = dp.Pipeline(model=model).with_delta(1e-6)
+    found = plan.simulate(seed=1, people=data(5_000))["model"]
+    asked = {(0, 3), (1, 3)}
+    assert found.layout.workload[:3] == ((0, 3), (1, 3), (2,))
+    outside = [
+        place for place, table in enumerate(map(tuple, found["chosen"])) if table not in asked
+    ]
+    pairs = [place for place in outside if len(found["chosen"][place]) == 2]
+    assert pairs
+    # of 4 columns and 10 rounds: 4 (8 / 10)^2
+    assert len(found["chosen"]) == 10
+    assert max(pairs) < round(4 * (8 / 10) ** 2)
+    assert found.error(["a", "age"]) < 0.1
 
 
 class TestRefusals:
@@ -684,6 +736,17 @@ class TestCommand:
         assert all("." not in line for line in lines)
         assert "epsilon 1.000" in capsys.readouterr().out
         assert dp.verify(dp.Certificate.from_json(paper.read_text()))
+
+    def test_rows_are_written_as_parquet(self, files: Any, capsys: Any) -> None:
+        import pandas as pd
+
+        to = files / "out.parquet"
+        assert self.run(files, "--rows", "300", "--whole", "age", "-o", str(to)) == 0
+        found = pd.read_parquet(to)
+        assert list(found.columns) == ["age", "town"]
+        assert len(found) == 300
+        assert found["age"].dtype.kind in "if"  # whole, with nulls as NaN
+        assert set(found["town"].dropna()) == {"A", "B"}
 
     def test_a_simulation_is_the_same_again(self, files: Any, capsys: Any) -> None:
         texts = []

@@ -9,6 +9,7 @@ of the whole is that of a fixed schedule, and the tightest accountant certifies 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -52,6 +53,7 @@ from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
 from adaptive_dp.synthesis.result import Synthetic
 from adaptive_dp.synthesis.workload import (
     Axis,
+    Columns,
     Layout,
     axes_of,
     axis,
@@ -61,6 +63,7 @@ from adaptive_dp.synthesis.workload import (
     layout_of,
     released_edges,
     released_keys,
+    subsets,
     tables_of,
     with_released,
 )
@@ -94,6 +97,9 @@ EDGES = 0.05
 
 KEYS_DELTA = 0.01
 """The share of delta with which a key shows that one unit alone has."""
+
+BRIDGE = 2.0**-40
+"""The weight in the workload of pairs of columns that no table of it has together."""
 
 KNOWN = (
     "start and prior must be models of the same columns in the same order, with the same "
@@ -201,11 +207,17 @@ def _answered(model: Model, found: Layout, answers: Floats | None, touched: Any)
     }
 
 
-def _closed(model: Model, found: Layout, method: str) -> list[int]:
-    """Return the candidates that a method does not choose: what would close a circle, of a tree."""
+def _closed(model: Model, found: Layout, method: str, *, over: bool = False) -> list[int]:
+    """Return the candidates that a method does not choose: what would close a circle, of a tree.
+
+    Pairs outside of the workload are closed when their rounds are over.
+    """
     if method == "mwem":
         wanted = set(found.workload)
         return [i for i, table in enumerate(found.tables) if table not in wanted]
+    if method == "aim" and over:
+        pairs = zip(found.workload, found.weights, strict=True)
+        return [found.place[table] for table, weight in pairs if weight == BRIDGE]
     if method != "mst":
         return []
     return [
@@ -244,6 +256,7 @@ def updated_state(
     tables: Mapping[str, Any],
     method: str,
     penalty: float,
+    bridging: int = 0,
 ) -> State:
     """Return the state after a round: the chosen table is read, and the answers that it changes.
 
@@ -259,6 +272,8 @@ def updated_state(
         Of the workload.
     penalty
         By cell, over sigma.
+    bridging
+        In how many rounds pairs outside of the workload may be chosen.
     """
     found = layout_of(tables)
     model, place = _model(state, found), candidate_place(chosen, len(found.tables))
@@ -297,7 +312,8 @@ def updated_state(
             "closed": list(state["closed"]),
         },
     }
-    return {**after, "closed": _closed(_model(after, found), found, method)}
+    over = rounds >= bridging
+    return {**after, "closed": _closed(_model(after, found), found, method, over=over)}
 
 
 def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> Any:
@@ -384,7 +400,9 @@ class Synthesizer(Learner[Synthetic]):
 
     ``"aim"``
         All candidates, by their error less half of what noise would add up to, weighted by the
-        columns that they share with the workload: large tables are chosen where they pay.
+        columns that they share with the workload: large tables are chosen where they pay. In the
+        first rounds also pairs of columns that no table of the workload has together, and that are
+        no larger than its mean pair: columns depend on each other by way of them.
     ``"mwem"``
         The tables of the workload alone, by their error alone.
     ``"mst"``
@@ -499,6 +517,8 @@ class Synthesizer(Learner[Synthetic]):
             names = tuple(names[i] for i in used)
             axes = tuple(axes[i] for i in used)
             wanted = tables_of(named, names, [each.size for each in axes], self.cells)
+        if self.method == "aim":
+            wanted |= _bridges(wanted, [each.size for each in axes])
         found = layout(tuple(each.size for each in axes), tuple(wanted), tuple(wanted.values()))
         operation = MarginalsOf(
             names,
@@ -615,6 +635,9 @@ class Synthesizer(Learner[Synthetic]):
         penalty = PENALTY * math.sqrt(2 / math.pi) if self.method == "aim" else 0.0
         tables, change, free = document_of(found), change_at(table), self.free
         errors = TableErrors()
+        # where rounds are many, noise is small, and tables of the workload are read themselves
+        columns = len(found.sizes)
+        bridging = round(columns * min(1.0, (ROUNDS * columns / rounds) ** 2))
         span = errors.span(marginals.domain, change)
         # a bounded range of span / b counts as the mu of half of it
         scale = span / (2 * math.sqrt(share * choice))
@@ -638,6 +661,7 @@ class Synthesizer(Learner[Synthetic]):
                 tables=tables,
                 method=self.method,
                 penalty=penalty,
+                bridging=bridging,
             )
 
         return repeat(body, rounds, start=start)
@@ -663,6 +687,22 @@ class Synthesizer(Learner[Synthetic]):
             return self.rounds
         grown = 1.0 if budget is None else min(max(budget.epsilon, 0.01), 100.0) ** GROWTH
         return max(1, round(ROUNDS * columns * grown))
+
+
+def _bridges(wanted: Mapping[Columns, float], sizes: Sequence[int]) -> dict[Columns, float]:
+    """Return pairs of columns that no table has together, none larger than the tables' mean pair.
+
+    Tables that share no column depend on each other by way of such pairs: with them the tree joins
+    columns that are near, and what the workload asks of them follows. So a list of few tables of
+    many columns is answered better.
+    """
+    parts = {part for table in wanted for part in subsets(table) if len(part) == 2}
+    if not parts:
+        return {}
+    cells = {pair: sizes[pair[0]] * sizes[pair[1]] for pair in parts}
+    mean, used = sum(cells.values()) / len(parts), sorted({i for table in wanted for i in table})
+    pairs = [pair for pair in itertools.combinations(used, 2) if pair not in parts]
+    return {(a, b): BRIDGE for a, b in pairs if sizes[a] * sizes[b] <= mean}
 
 
 def synthesize(
