@@ -946,6 +946,58 @@ def test_a_range_beyond_the_edges_is_refused(beyond: Any) -> None:
         taken(column, 5)
 
 
+class TestItems:
+    """Conditions as items of a workload: tables of their columns, with no more bins than that."""
+
+    def test_ranges_are_edges_and_few_of_them(self) -> None:
+        items = [({"age": (20, 40), "a": "p"}, 3.0), {"age": (30, 60)}, ["b"]]
+        found = released(data(4_000), workload=items, edges={})
+        assert found.columns == ("a", "b", "age")
+        assert found.labels("age") == ("[0, 20)", "[20, 30)", "[30, 40)", "[40, 60]", None)
+        weights = dict(zip(found.layout.workload, found.layout.weights, strict=True))
+        assert (weights[0, 2], weights[2,], weights[1,]) == (3.0, 1.0, 1.0)
+        rows = data(4_000)
+        true = int(((rows["age"] >= 20) & (rows["age"] < 40) & (rows["a"] == "q")).sum())
+        assert found.count({"age": (20, 40), "a": "q"}) == pytest.approx(true, abs=60)
+
+    def test_a_conditional_is_the_table_of_both(self) -> None:
+        items = [({"b": "p"}, {"age": (20, 40)}), [({"c": "p"}, {"a": "q"}), 2]]
+        found = released(data(4_000), workload=items, edges={})
+        own = dict(zip(found.layout.workload, found.layout.weights, strict=True))
+        names = {tuple(found.columns[i] for i in table): w for table, w in own.items() if w >= 1}
+        assert names == {("b", "age"): 1.0, ("a", "c"): 2.0}
+        low, high = found.interval({"b": "p"}, given={"age": (20, 40)})
+        assert low < high
+        assert 0 <= found.share({"b": "p"}, given={"age": (20, 40)}) <= 1
+
+    def test_other_items_keep_their_bins(self) -> None:
+        plain = released(data(500), workload=[{"age": (25, 40)}, ["a", "age"]], edges={})
+        assert len(plain.labels("age")) == 18 + 1  # 16 of equal width; 25 and 40 cut two of them
+        given = released(data(500), workload=[{"age": (25, 60)}])
+        assert given.labels("age") == ("[0, 20)", "[20, 25)", "[25, 40)", "[40, 60]", None)
+
+    @pytest.mark.parametrize(
+        ("items", "words"),
+        [
+            ([{"town": "A"}], "'town'"),
+            ([{"a": "z"}], "has the categories"),
+            ([{"age": (30, 20)}], "is a range"),
+            ([{"age": (70, 90)}], "beyond its edges"),
+            ([{}], "list of columns"),
+            ([({"a": "p"}, {"a": "q"})], "different columns"),
+            ([({"a": "p"}, -1)], "positive"),
+            ([({"a": "p"}, {"b": "p"}, {"c": "p"})], "pair of conditions"),
+        ],
+    )
+    def test_refusals(self, items: Any, words: str) -> None:
+        with pytest.raises(dp.DeclarationError, match=words):
+            dp.synthesize(PEOPLE, items, epsilon=1.0, delta=1e-6)
+
+    def test_private_edges_know_no_ends(self) -> None:
+        with pytest.raises(dp.DeclarationError, match="give one of them"):
+            dp.synthesize(PEOPLE, [{"age": (25, 40)}], private_edges={"age": 4})
+
+
 class TestImpossible:
     NEVER: ClassVar[list[dict[str, Any]]] = [
         {"a": "p", "b": ["q", "r"]},

@@ -58,13 +58,16 @@ from adaptive_dp.synthesis.workload import (
     axes_of,
     axis,
     document_of,
+    edges_with,
     impossible_boxes,
+    items_of,
     layout,
     layout_of,
     released_edges,
     released_keys,
     subsets,
     tables_of,
+    taken,
     with_released,
 )
 
@@ -365,6 +368,12 @@ def finished(
 # The synthesizer.
 
 
+def _item(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
 def _workload(value: Any) -> Any:
     if isinstance(value, str):
         return value
@@ -373,7 +382,7 @@ def _workload(value: Any) -> Any:
             (key,) if isinstance(key, str) else tuple(key): weight for key, weight in value.items()
         }
     try:
-        return tuple((table,) if isinstance(table, str) else tuple(table) for table in value)
+        return tuple(_item(each) for each in value)
     except TypeError:
         return value  # refused by `tables_of`, with the right words
 
@@ -420,7 +429,12 @@ class Synthesizer(Learner[Synthetic]):
         The columns, with categories or bounds; None for all of the table that declare either.
     workload
         ``"all 3-way"`` (1 to 4): all tables of so many columns with at most ``cells`` cells; or a
-        list of lists of columns; or a mapping from tuples of columns to weights.
+        list of lists of columns; or a mapping from tuples of columns to weights. Items of a list
+        may also be conditions, ``{"age": (30, 50), "town": "A"}``, or two of them for a
+        conditional, ``({"ill": "yes"}, {"age": (30, 50)})``, of which the second is given; and any
+        item may be in a pair with its weight. They stand for the table of their columns, in which
+        the ends of ranges are edges: the only ones, where ``edges`` has none and no other item
+        needs more.
     method
         See above.
     edges
@@ -509,8 +523,13 @@ class Synthesizer(Learner[Synthetic]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Synthetic]:
         """Return the released model."""
         names = self._columns(table)
-        axes = axes_of(table.domain, names, self.edges, self.private_edges, self.private_keys)
-        wanted = tables_of(self.workload, names, [each.size for each in axes], self.cells)
+        workload, conditions, plain = items_of(self.workload)
+        edges = edges_with(self.edges, conditions, plain, table.domain)
+        axes = axes_of(table.domain, names, edges, self.private_edges, self.private_keys)
+        wanted = tables_of(workload, names, [each.size for each in axes], self.cells)
+        for each in conditions:
+            for name, condition in each.items():  # refused where it is not one
+                taken(axes[names.index(name)], condition)
         used = sorted({i for places in wanted for i in places})
         if len(used) < len(names):  # columns in no table are not read
             named = {tuple(names[i] for i in places): w for places, w in wanted.items()}

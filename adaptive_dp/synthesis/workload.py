@@ -537,6 +537,97 @@ def document_of(found: Layout) -> dict[str, Any]:
     }
 
 
+Conditions = Mapping[str, Any]
+
+
+def items_of(workload: Any) -> tuple[Any, list[Conditions], set[str]]:
+    """Return the tables of a workload's items, all conditions in them, and columns of plain tables.
+
+    Parameters
+    ----------
+    workload
+        As of `tables_of`, or a list whose items may also be conditions on columns (see `taken`), a
+        pair of such, of which the second is what a conditional is given, and any of them in a pair
+        with its weight.
+
+    Examples
+    --------
+    >>> tables, conditions, plain = items_of([({"age": (30, 50), "ill": "yes"}, 2.0), ["ill"]])
+    >>> tables, plain
+    ({('age', 'ill'): 2.0, ('ill',): 1.0}, {'ill'})
+    """
+    if isinstance(workload, str | bytes | Mapping) or not isinstance(workload, Iterable):
+        return workload, [], set()
+    items = [_weighed(item) for item in workload]
+    if all(weight is None and not _conditions(item) for item, weight in items):
+        return workload, [], set()
+    tables: dict[tuple[str, ...], float] = {}
+    conditions: list[Conditions] = []
+    plain: set[str] = set()
+    for item, weight in items:
+        own = _conditions(item)
+        if own:
+            names = [name for each in own for name in each]
+        else:
+            names = [item] if isinstance(item, str) else list(item)
+            plain |= {name for name in names if isinstance(name, str)}
+        if not all(isinstance(name, str) for name in names):
+            raise DeclarationError(f"an item of a workload names columns, got {item!r}")
+        if weight is not None and not positive(weight):
+            raise DeclarationError(f"the weight of {item!r} must be positive, got {weight!r}")
+        # named twice, in a condition and in what is given, it is refused with the tables
+        key = tuple(names) if len(set(names)) < len(names) else tuple(sorted(names))
+        tables[key] = tables.get(key, 0.0) + (1.0 if weight is None else float(weight))
+        conditions += own
+    return tables, conditions, plain
+
+
+def _weighed(item: Any) -> tuple[Any, Any]:
+    """Return an item and its weight, None where none is given."""
+    pair = isinstance(item, tuple | list) and len(item) == 2
+    if pair and not isinstance(item[0], str) and not isinstance(item[1], str | Mapping):
+        return item[0], item[1]
+    return item, None
+
+
+def _conditions(item: Any) -> list[Conditions]:
+    """Return the conditions of an item: none of a table."""
+    found = [item] if isinstance(item, Mapping) else item
+    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
+        return []
+    held = list(found)
+    if not any(isinstance(each, Mapping) for each in held):
+        return []
+    if len(held) > 2 or not all(isinstance(each, Mapping) and each for each in held):
+        raise DeclarationError(
+            "an item of a workload is a list of columns, conditions such as {'age': (30, 50)}, or "
+            f"a pair of conditions, the second of which is given, got {item!r}"
+        )
+    return held
+
+
+def edges_with(
+    edges: Mapping[str, Any], conditions: Iterable[Conditions], plain: set[str], table: TableDomain
+) -> dict[str, Any]:
+    """Return edges to which the ends of all ranges are added, so that no range cuts a bin.
+
+    Columns of which no edges are given, and that are in no plain table, have no others: their bins
+    are as few, and as little noise is added up, as the ranges allow.
+    """
+    found = dict(edges)
+    for each in conditions:
+        for name, condition in each.items():
+            column = table.find(name) if name in table.columns else None
+            if condition is None or not isinstance(column, Interval):
+                continue
+            given = found.get(name, BINS if name in plain else 1)
+            own = _axis(name, column, False, given).edges or ()
+            asked = _numbers(name, condition if isinstance(condition, Iterable) else [])
+            inside = {float(end) for end in asked if column.lower < end < column.upper}
+            found[name] = sorted({*own, *inside})
+    return found
+
+
 def tables_of(
     workload: Any, names: Sequence[str], sizes: Sequence[int], cells: int
 ) -> dict[Columns, float]:
