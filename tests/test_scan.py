@@ -607,6 +607,26 @@ def test_sums_of_any_integers_are_exact(kind) -> None:
     assert [int(v) for v in one.totals()[0]] == [2**64 - 2 + 2**31 - 1]
 
 
+@pytest.mark.parametrize("largest", [5, 2**62])
+def test_a_total_is_int64_where_that_is_asked_for_and_fits(largest) -> None:
+    block = Largest(largest)
+    (one,) = passes([RowSum(rows_of(x=np.zeros(3 * BLOCK)), block, list)])
+    (total,) = one.totals()
+    assert total.dtype == (np.int64 if largest == 5 else object)
+    assert [int(v) for v in total] == [3 * largest, 3 * BLOCK]
+
+
+@frozen
+class Largest:
+    """A block that adds a number, and its rows."""
+
+    number: int
+    wants_int64 = True
+
+    def __call__(self, columns):
+        return np.array([self.number, len(columns["x"])])
+
+
 def test_cells_are_exact_where_int64_could_overflow(monkeypatch) -> None:
     # as if weights were so large that two blocks could overflow
     monkeypatch.setattr(scanning, "WEIGHT_BITS", 61)

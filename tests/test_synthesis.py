@@ -15,12 +15,15 @@ from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import Private, PrivateQuery, change_at, public
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.noise.stream import SeededStream
+from adaptive_dp.queries.domains import ColumnValues
 from adaptive_dp.synthesis import Synthesizer, Synthetic
 from adaptive_dp.synthesis.marginals import (
+    CellOf,
     ChosenTable,
     Marginals,
     MarginalsOf,
     OneWayTables,
+    TableCounts,
     TableErrors,
 )
 from adaptive_dp.synthesis.model import Model, nearest_counts, residual
@@ -79,6 +82,30 @@ class TestTables:
                 wanted[tuple(cell[k](row[k]) for k in range(3))] += 1
             drop = tuple(k for k in range(3) if k not in table)
             assert np.array_equal(found.layout.part(found.counts, i), wanted.sum(axis=drop))
+
+    def test_tables_of_four_columns_are_sums_of_the_joint_table(self) -> None:
+        draw = np.random.default_rng(2)
+        sizes, codes = (2, 3, 2, 4), draw.integers(-1, 2, size=(500, 4))
+        axes = tuple(
+            CellOf(ColumnValues(f"c{i}"), Axis(f"c{i}", tuple(range(size)), None, False))
+            for i, size in enumerate(sizes)
+        )
+        found = layout(sizes, ((0, 1, 2, 3), (0, 2, 3)), (1.0, 1.0))
+        counts = TableCounts(axes, found)({f"c{i}": codes[:, i] for i in range(4)})
+        for i, table in enumerate(found.tables):
+            own = codes[:, list(table)]
+            wanted = np.zeros([sizes[k] for k in table])
+            np.add.at(wanted, tuple(own[(own >= 0).all(axis=1)].T), 1)
+            assert np.array_equal(found.part(counts, i), wanted)
+
+    def test_errors_are_the_same_in_pieces(self, monkeypatch: Any) -> None:
+        found = marginals([("x", "u", 1.0)] * 9 + [("y", "v", 5.0)])
+        released = {"answers": np.arange(20.0)[:17], "penalty": 0.3, "closed": [1]}
+        whole = TableErrors().run([found, released], STREAM)
+        monkeypatch.setattr("adaptive_dp.synthesis.marginals.AT_ONCE", 4)
+        assert [each.stop - each.start for each in found.layout.pieces(4)] == [1, 1, 1, 1, 1]
+        assert [each.stop - each.start for each in found.layout.pieces(9)] == [3, 1, 1]
+        assert np.array_equal(TableErrors().run([found, released], STREAM), whole)
 
     def test_a_complete_column_has_no_cell_for_what_is_missing(self) -> None:
         table = dp.dataset("t", columns=COLUMNS).fill(a="x", b="u", n=0)
@@ -277,6 +304,33 @@ class TestModel:
         signs = np.array([1, -1])
         assert abs(np.einsum("abc,a,b,c", logs, signs, signs, signs)) < 1e-2
 
+    def test_what_is_shrunk_is_by_the_formula(self) -> None:
+        rng = np.random.default_rng(6)
+        joint = rng.uniform(1, 9, (3, 4)) * 100
+        model = Model([3, 4])
+        model.read((0, 1), joint + rng.normal(0, 40, (3, 4)), 40.0)
+        y = model.estimate((0, 1))
+        alone = [nearest_counts(y.sum(axis=i), y.sum()) for i in (1, 0)]
+        away = y - np.outer(*alone) / y.sum()
+        away = away - away.mean(axis=0) - away.mean(axis=1, keepdims=True) + away.mean()
+        kept = max(0, 1 - (2 * 3 - 2) * 40.0**2 / (away**2).sum())
+        assert 0 < kept < 0.99
+        assert np.allclose(model.shrunk((0, 1)), y - (1 - kept) * away)
+
+    def test_a_table_of_no_news_is_nearer_to_the_truth(self) -> None:
+        """Independent columns: the mean squared error is far below that of the counts as read.
+
+        The two are means over 60 readings of 35 dimensions; twice is more than ten deviations.
+        """
+        rng, truth = np.random.default_rng(7), np.outer(np.arange(1, 9), np.arange(1, 7)) * 20.0
+        read, shrunk = [], []
+        for _ in range(60):
+            model = Model([8, 6])
+            model.read((0, 1), truth + rng.normal(0, 15, truth.shape), 15.0)
+            read.append(((model.estimate((0, 1)) - truth) ** 2).sum())
+            shrunk.append(((model.target((0, 1)) - truth) ** 2).sum())
+        assert np.mean(shrunk) < np.mean(read) / 2
+
 
 def data(n: int, seed: int = 1) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
@@ -354,6 +408,31 @@ class TestSynthesizer:
         released = plan.simulate(seed=1, people=empty)["model"]
         assert np.isfinite(released.table(["a", "b", "c", "age"])).all()
         assert len(released.rows(5, seed=1)["a"]) == 5
+
+
+def test_pairs_outside_of_a_workload_are_chosen_in_its_first_rounds_alone() -> None:
+    """a follows b and c; no table has a and c, or b and c, together."""
+    model = dp.synthesize(
+        PEOPLE,
+        [["a", "age"], ["b", "age"], ["c"]],
+        edges={"age": [0, 20, 40, 60]},
+        rounds=10,
+        epsilon=9.0,
+        delta=1e-6,
+    )
+    plan = dp.Pipeline(model=model).with_delta(1e-6)
+    found = plan.simulate(seed=1, people=data(5_000))["model"]
+    asked = {(0, 3), (1, 3)}
+    assert found.layout.workload[:3] == ((0, 3), (1, 3), (2,))
+    outside = [
+        place for place, table in enumerate(map(tuple, found["chosen"])) if table not in asked
+    ]
+    pairs = [place for place in outside if len(found["chosen"][place]) == 2]
+    assert pairs
+    # of 4 columns and 10 rounds: 4 (8 / 10)^2
+    assert len(found["chosen"]) == 10
+    assert max(pairs) < round(4 * (8 / 10) ** 2)
+    assert found.error(["a", "age"]) < 0.1
 
 
 class TestRefusals:
@@ -658,6 +737,17 @@ class TestCommand:
         assert "epsilon 1.000" in capsys.readouterr().out
         assert dp.verify(dp.Certificate.from_json(paper.read_text()))
 
+    def test_rows_are_written_as_parquet(self, files: Any, capsys: Any) -> None:
+        import pandas as pd
+
+        to = files / "out.parquet"
+        assert self.run(files, "--rows", "300", "--whole", "age", "-o", str(to)) == 0
+        found = pd.read_parquet(to)
+        assert list(found.columns) == ["age", "town"]
+        assert len(found) == 300
+        assert found["age"].dtype.kind in "if"  # whole, with nulls as NaN
+        assert set(found["town"].dropna()) == {"A", "B"}
+
     def test_a_simulation_is_the_same_again(self, files: Any, capsys: Any) -> None:
         texts = []
         for _ in range(2):
@@ -854,6 +944,58 @@ def test_a_range_beyond_the_edges_is_refused(beyond: Any) -> None:
     assert taken(column, (15, 30)).any.tolist() == [0, 1]
     with pytest.raises(dp.DeclarationError, match="is a range"):
         taken(column, 5)
+
+
+class TestItems:
+    """Conditions as items of a workload: tables of their columns, with no more bins than that."""
+
+    def test_ranges_are_edges_and_few_of_them(self) -> None:
+        items = [({"age": (20, 40), "a": "p"}, 3.0), {"age": (30, 60)}, ["b"]]
+        found = released(data(4_000), workload=items, edges={})
+        assert found.columns == ("a", "b", "age")
+        assert found.labels("age") == ("[0, 20)", "[20, 30)", "[30, 40)", "[40, 60]", None)
+        weights = dict(zip(found.layout.workload, found.layout.weights, strict=True))
+        assert (weights[0, 2], weights[2,], weights[1,]) == (3.0, 1.0, 1.0)
+        rows = data(4_000)
+        true = int(((rows["age"] >= 20) & (rows["age"] < 40) & (rows["a"] == "q")).sum())
+        assert found.count({"age": (20, 40), "a": "q"}) == pytest.approx(true, abs=60)
+
+    def test_a_conditional_is_the_table_of_both(self) -> None:
+        items = [({"b": "p"}, {"age": (20, 40)}), [({"c": "p"}, {"a": "q"}), 2]]
+        found = released(data(4_000), workload=items, edges={})
+        own = dict(zip(found.layout.workload, found.layout.weights, strict=True))
+        names = {tuple(found.columns[i] for i in table): w for table, w in own.items() if w >= 1}
+        assert names == {("b", "age"): 1.0, ("a", "c"): 2.0}
+        low, high = found.interval({"b": "p"}, given={"age": (20, 40)})
+        assert low < high
+        assert 0 <= found.share({"b": "p"}, given={"age": (20, 40)}) <= 1
+
+    def test_other_items_keep_their_bins(self) -> None:
+        plain = released(data(500), workload=[{"age": (25, 40)}, ["a", "age"]], edges={})
+        assert len(plain.labels("age")) == 18 + 1  # 16 of equal width; 25 and 40 cut two of them
+        given = released(data(500), workload=[{"age": (25, 60)}])
+        assert given.labels("age") == ("[0, 20)", "[20, 25)", "[25, 40)", "[40, 60]", None)
+
+    @pytest.mark.parametrize(
+        ("items", "words"),
+        [
+            ([{"town": "A"}], "'town'"),
+            ([{"a": "z"}], "has the categories"),
+            ([{"age": (30, 20)}], "is a range"),
+            ([{"age": (70, 90)}], "beyond its edges"),
+            ([{}], "list of columns"),
+            ([({"a": "p"}, {"a": "q"})], "different columns"),
+            ([({"a": "p"}, -1)], "positive"),
+            ([({"a": "p"}, {"b": "p"}, {"c": "p"})], "pair of conditions"),
+        ],
+    )
+    def test_refusals(self, items: Any, words: str) -> None:
+        with pytest.raises(dp.DeclarationError, match=words):
+            dp.synthesize(PEOPLE, items, epsilon=1.0, delta=1e-6)
+
+    def test_private_edges_know_no_ends(self) -> None:
+        with pytest.raises(dp.DeclarationError, match="give one of them"):
+            dp.synthesize(PEOPLE, [{"age": (25, 40)}], private_edges={"age": 4})
 
 
 class TestImpossible:

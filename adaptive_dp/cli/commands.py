@@ -230,9 +230,16 @@ def _files(plan: Pipeline, options: Namespace) -> dict[str, Any]:
 
 
 def synthesize(options: Namespace) -> int:
-    """Release a plan whose output is a model of tables, and write rows of it as CSV."""
+    """Release a plan whose output is a model of tables, and write rows of it."""
     # every refusal comes before the run: what is spent cannot be taken back
     _check_writable(None, options.out, options.certificate)
+    if _is_parquet(options.out):
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError:
+            raise DocumentError(
+                f"{options.out} needs pyarrow: pip install pyarrow, or write a .csv"
+            ) from None
     if options.rows is not None and options.rows < 1:
         raise DocumentError(f"--rows needs at least one row, got {options.rows}")
     plan = _plan(options.plan, options)
@@ -286,17 +293,36 @@ def _synthetic_output(plan: Pipeline, asked: str | None) -> tuple[str, dict[str,
     return asked, found[asked]
 
 
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
 def _write_rows(path: Path, rows: Mapping[str, Any], whole: Sequence[str]) -> None:
-    """Write rows as CSV: an empty cell for what is missing, whole numbers without a point."""
-    columns = []
+    """Write rows as CSV, with empty cells for what is missing, or as Parquet with nulls."""
+    columns: dict[str, list[Any]] = {}
     for name, values in rows.items():
         kind: Callable[[Any], Any] = int if name in whole else lambda value: value
         # a missing number is NaN, which is not equal to itself
-        columns.append(["" if v is None or v != v else kind(v) for v in list(values)])
+        columns[name] = [None if v is None or v != v else kind(v) for v in list(values)]
+    if _is_parquet(path):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        typed = {name: _one_type(values) for name, values in columns.items()}
+        pq.write_table(pa.table({name: pa.array(v) for name, v in typed.items()}), path)
+        return
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(rows)
-        writer.writerows(zip(*columns, strict=True))
+        # an empty cell is written of None
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _one_type(values: list[Any]) -> list[Any]:
+    """Return values of one type for a column of Parquet: categories of several types as str."""
+    if len({type(value) for value in values if value is not None}) < 2:
+        return values
+    return [None if value is None else str(value) for value in values]
 
 
 def audit(options: Namespace) -> int:

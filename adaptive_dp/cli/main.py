@@ -200,7 +200,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--rows": _argument("N", "how many rows (default: as many as were released to be there)", int),
     "--whole": _argument("COLUMN", "a column of whole numbers; once for each", **_MANY),
     "--output": _argument("NAME", "the plan's output that is a model, where it has several"),
-    "-o": _argument("FILE", "write the rows here, as CSV", Path, dest="out", required=True),
+    "-o": _argument(
+        "FILE", "write the rows here: .parquet, else CSV", Path, dest="out", required=True
+    ),
     "--certificate": _argument("FILE", "write the certificate here", Path),
     "prove --epsilon": _argument("E", "the claim (default: the least that is found)", str),
     "--answers": _argument(

@@ -166,7 +166,8 @@ class RowSum:
         array of int64. It reads the same columns of no rows as of any. If it is exact for more
         rows, it has an attribute ``rows_at_once``, up to `MORE_ROWS`.
     finish
-        What becomes of the total: an array of ``int``; of int64 from `Cells` whose totals fit.
+        What becomes of the total: an array of ``int``; of int64 where it fits, from `Cells` and
+        from functions of which an attribute ``wants_int64`` is true.
     """
 
     rows: Rows
@@ -329,6 +330,10 @@ class _Seeing(RowFunction):
     @property
     def rows_at_once(self) -> int:
         return rows_at_once(self.function)
+
+    @property
+    def wants_int64(self) -> bool:
+        return wants_int64(self.function)
 
     def __call__(self, columns: Columns) -> NDArray[Any]:
         seen: Any = once(columns, self.view)
@@ -514,6 +519,11 @@ def rows_at_once(block: Callable[[Columns], Any]) -> int:
     return getattr(block, "rows_at_once", BLOCK)
 
 
+def wants_int64(block: Callable[[Columns], Any]) -> bool:
+    """Return whether a sum's total is asked for as int64 where it fits: see `RowSum`."""
+    return bool(getattr(block, "wants_int64", False))
+
+
 class _Sum:
     """A running total: int64 while that surely holds it, then Python integers."""
 
@@ -539,7 +549,16 @@ class _Sum:
         if self._most and self._most + most >= 2**63:
             # int64 could overflow: continue in Python integers, which cannot
             self._spill()
-        self._some, self._most = self._some + part, self._most + most
+        self._most += most
+        running = self._some
+        if (
+            isinstance(running, np.ndarray)
+            and running.shape == part.shape
+            and part.dtype == running.dtype
+        ):
+            running += part  # in place: there may be 10^8 bytes of them
+        else:
+            self._some = self._some + part  # an array of its own: what a block returns is kept
 
     def _spill(self) -> None:
         self._exact = self._exact + self._some.astype(object)
@@ -552,6 +571,8 @@ class _Sum:
         if isinstance(self._block, Cells):
             whole = self._exact + self._some if isinstance(self._exact, np.ndarray) else self._some
             return self._block.cells(whole)
+        if wants_int64(self._block) and not isinstance(self._exact, np.ndarray):
+            return self._some
         return np.asarray(self._exact + self._some.astype(object), dtype=object)
 
 

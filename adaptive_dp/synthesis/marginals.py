@@ -39,6 +39,9 @@ Floats = NDArray[np.float64]
 ANSWER_STEPS = 2**8
 """A model's answers are rounded to multiples of 2^-8 of a row before they are compared."""
 
+AT_ONCE = 2**20
+"""Of about so many cells errors are computed at once."""
+
 LARGEST_ANSWER = 2**33
 """Answers are clipped to so many rows in a cell, either way."""
 
@@ -73,6 +76,7 @@ class TableCounts:
     """The counts of all candidate tables of a block of rows, one after the other."""
 
     rows_at_once: ClassVar[int] = MORE_ROWS  # integers: exact for blocks of any size
+    wants_int64: ClassVar[bool] = True  # there may be 2^26 of them
 
     axes: tuple[CellOf, ...]
     layout: Layout
@@ -80,27 +84,26 @@ class TableCounts:
     def __call__(self, columns: Columns) -> Integers:
         """Return what a block adds, shape (cells,)."""
         cells = [once(columns, each) for each in self.axes]
-        known: dict[tuple[int, ...], Integers] = {}
+        # of each length the last table's: tables are in order, so that those which share all
+        # columns but the last follow each other, and 5,000 pairs are not kept
+        latest: dict[int, tuple[tuple[int, ...], Integers]] = {}
 
         def index(table: tuple[int, ...]) -> Integers:
-            # of a table's columns but the last, which several tables share
-            if table not in known:
-                last = cells[table[-1]]
-                if len(table) == 1:
-                    known[table] = last
-                else:
-                    before = index(table[:-1])
-                    both = before * self.layout.sizes[table[-1]] + last
-                    known[table] = np.where((before < 0) | (last < 0), -1, both)
-            return known[table]
+            last, known = cells[table[-1]], latest.get(len(table))
+            if len(table) == 1:
+                return last
+            if known is None or known[0] != table:
+                before = index(table[:-1])
+                both = before * self.layout.sizes[table[-1]] + last
+                known = latest[len(table)] = table, np.where((before < 0) | (last < 0), -1, both)
+            return known[1]
 
-        counts = []
-        for table, size in zip(self.layout.tables, self.layout.cells, strict=True):
+        counts, start = np.empty(int(self.layout.starts[-1]), dtype=np.int64), 0
+        for table, size in zip(self.layout.tables, self.layout.cells.tolist(), strict=True):
             # shifted by one: rows of no cell are counted in a cell of their own
-            counts.append(np.bincount(index(table) + 1, minlength=int(size) + 1)[1:])
-            if len(table) > 2:
-                del known[table]
-        return np.concatenate(counts).astype(np.int64)
+            counts[start : start + size] = np.bincount(index(table) + 1, minlength=size + 1)[1:]
+            start += size
+        return counts
 
 
 @frozen
@@ -112,9 +115,12 @@ class MarginalsDomain:
 
 @frozen(eq=False, repr=False)
 class Marginals:
-    """The exact counts of all candidate tables, one after the other: private."""
+    """The exact counts of all candidate tables, one after the other: private.
 
-    counts: Integers
+    They are int32 where all of them fit, which is half of the memory.
+    """
+
+    counts: NDArray[np.int32] | Integers
     layout: Layout
 
     def __repr__(self) -> str:
@@ -252,8 +258,9 @@ class MarginalsOf(Operation):
 
         def finish(total: NDArray[Any]) -> Marginals:
             # clamped: 1-Lipschitz, and far above any number of rows
-            inside = np.minimum(total, LARGEST_ANSWER)
-            return Marginals(inside.astype(np.int64), found)
+            if int(total.max(initial=0)) < 2**31:
+                return Marginals(total.astype(np.int32), found)
+            return Marginals(np.minimum(total, LARGEST_ANSWER).astype(np.int64), found)
 
         found = self.layout
         return RowSum(inputs[0], TableCounts(cells, found), finish)
@@ -406,10 +413,14 @@ class TableErrors(MarginalQuery):
         tables: Marginals = inputs[0]
         released: Mapping[str, Any] = inputs[1]
         found = tables.layout
-        answers = in_steps(released["answers"], len(tables.counts))
-        # both below 2^33 2^8 in a cell, of which there are at most 2^20: a sum is at most 2^62
-        gaps = np.abs(tables.counts * ANSWER_STEPS - answers)
-        errors = np.add.reduceat(gaps, found.starts[:-1])
+        given = np.asarray(released["answers"]).reshape(-1)
+        errors = np.empty(len(found.tables), dtype=np.int64)
+        for part in found.pieces(AT_ONCE):
+            start, stop = int(found.starts[part.start]), int(found.starts[part.stop])
+            answers = in_steps(given[start:stop], stop - start)
+            # both below 2^33 2^8 in a cell, of which there are at most 2^20: a sum is at most 2^62
+            gaps = np.abs(tables.counts[start:stop].astype(np.int64) * ANSWER_STEPS - answers)
+            errors[part] = np.add.reduceat(gaps, found.starts[part] - start)
         penalty = in_steps(np.array([released["penalty"]]), 1)
         # clamped to 2^54: 1-Lipschitz; weights are at most 2^8, so that products fit
         above = np.clip(errors, 0, 2**54) - np.clip(penalty * found.cells, 0, 2**54)

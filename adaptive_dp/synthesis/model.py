@@ -13,6 +13,14 @@ poor one. A table is completed to the one that is nearest, in relative entropy, 
 that were read, and whose sums over columns are those of the read tables inside it (iterative
 proportional fitting). All of this is post-processing of what was released.
 
+*Shrinkage.* What a table says beyond the smaller ones inside it, its own residual, is compared with
+what those would complete it to: of a pair of the tree its columns' product, of others the tree.
+With k = prod(n_i - 1) dimensions, noise of variance v in each, and y off that guess g by |y - g|,
+its answer keeps the share ``max(0, 1 - (k - 2) v / |y - g|^2)`` of the difference. For a guess that
+does not depend on this noise that has a smaller mean squared error than y, wherever the truth is
+(James and Stein 1961; Baranchik 1964 for the positive part). So a large table of little news is
+answered as its parts say, without its noise. Intervals are of the least-squares counts, as before.
+
 *What is known beside.* Cells that are known to be impossible are 0 in every answer: read tables are
 projected onto the others, and fits never leave 0. Where a prior model is given, one of other rows
 that are public or released, tables are completed from it in place of the tree.
@@ -21,7 +29,8 @@ References
 ----------
 Deming and Stephan 1940 (iterative proportional fitting); Csiszar 1975, Thm 3.2 (it converges to the
 projection in relative entropy). Chow and Liu 1968 (trees). Xiao, He, Zhang and Kifer 2023 and
-Mullins, Fuentes, Xiao, Kifer, Musco and Sheldon 2024 (residuals of marginals).
+Mullins, Fuentes, Xiao, Kifer, Musco and Sheldon 2024 (residuals of marginals). James and Stein
+1961; Baranchik 1964 (shrinkage).
 """
 
 from __future__ import annotations
@@ -242,10 +251,29 @@ class Model:
             found &= ~inside
         return found
 
+    def shrunk(self, table: Columns) -> Floats:
+        """Return `estimate`, with the table's own residual nearer to what others say of it."""
+        estimate = self.estimate(table)
+        if len(table) < 2:
+            return estimate
+        away = self.means[table] - residual(self._guess(table), range(len(table)))
+        dimensions = math.prod(self.sizes[i] - 1 for i in table)
+        # the noise's expected square; each guess is of smaller tables, or of the tree
+        noise = max(dimensions - 2, 0) / self.precisions[table]
+        dropped = min(1.0, noise / max(float((away**2).sum()), 1e-300))
+        return np.asarray(estimate - dropped * away)
+
+    def _guess(self, table: Columns) -> Floats:
+        """Return what a table that was read would be completed to without its own reading."""
+        if len(table) > 2 or not (table in self.edges or not self.edges):
+            return self._completed(table, self._largest(table, whole=False))
+        product = np.outer(self.share(table[0]), self.share(table[1])) * self.total
+        return self._with_prior(table, product)
+
     def target(self, table: Columns) -> Floats:
         """Return the counts of a table that was read: non-negative, of the common total."""
         if table not in self._targets:
-            estimate, allowed = self.estimate(table), self.allowed(table)
+            estimate, allowed = self.shrunk(table), self.allowed(table)
             if allowed is None:
                 self._targets[table] = nearest_counts(estimate, self.total)
             else:
@@ -260,6 +288,9 @@ class Model:
     def build_tree(self) -> None:
         """Choose the tree: of all pairs that were read, those of the most mutual information."""
         gains = []
+        self.edges = []  # pairs are compared with the products of their columns
+        self._targets.clear()
+        self._forget_tree()
         for pair in (table for table in self.means if len(table) == 2):
             joint = self.target(pair) / self.total
             alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
@@ -272,11 +303,11 @@ class Model:
                 i = tree[i]
             return i
 
-        self.edges = []
         for _, (a, b) in sorted(gains):
             if root(a) != root(b):
                 tree[root(a)] = root(b)
                 self.edges.append((a, b))
+        self._targets.clear()
         self._forget_tree()
 
     def _forget_tree(self) -> None:
@@ -340,7 +371,9 @@ class Model:
 
     def base(self, table: Columns) -> Floats:
         """Return the counts that a table is completed from: the tree's, mostly a prior's if any."""
-        found = self._of_tree(table)
+        return self._with_prior(table, self._of_tree(table))
+
+    def _with_prior(self, table: Columns, found: Floats) -> Floats:
         if self.prior is None:
             return found
         known = self.prior.answer(table) * (self.total / self.prior.total)
@@ -386,18 +419,25 @@ class Model:
 
     # --- answers
 
-    def inside(self, table: Columns) -> list[Columns]:
-        """Return the read tables inside a table, but those inside another of them."""
-        if table in self.means:
+    def _largest(self, table: Columns, *, whole: bool) -> list[Columns]:
+        """Return the read tables inside a table, but those inside another of them.
+
+        With ``whole=False`` without the table itself.
+        """
+        if whole and table in self.means:
             return [table]
-        read = [part for part in subsets(table) if part in self.means]
+        read = [part for part in subsets(table) if part in self.means and part != table]
         return [part for part in read if not any(set(part) < set(other) for other in read)]
 
     def answer(self, table: Columns) -> Floats:
         """Return the counts of a table: as read, or completed by the largest entropy."""
         if table in self.means:
             return self.target(table)
-        found, top = self.base(table), self.inside(table)
+        return self._completed(table, self._largest(table, whole=True))
+
+    def _completed(self, table: Columns, top: Sequence[Columns]) -> Floats:
+        """Return the table nearest to the tree, or the prior, whose parts are those of ``top``."""
+        found = self.base(table)
         allowed = self.allowed(table)
         alone = all(len(part) == 1 for part in top)
         if alone and self.prior is None and allowed is None:

@@ -14,7 +14,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.synthesis.model import PRIOR, Floats, Model
 from adaptive_dp.synthesis.workload import Axis, Columns
 
-Integers = NDArray[np.int64]
+Integers = NDArray[np.int64] | NDArray[np.int32]
 
 POOL = (4, 16, 20_000, 400_000)
 """Rows are chosen of so many times their number: at least 4, at most 16 but of 20,000 at least, and
@@ -68,7 +68,7 @@ def tree_codes(model: Model, count: int, draw: np.random.Generator) -> Integers:
 
     Counts of each column and of each pair of the tree are those of the model, rounded.
     """
-    codes = np.full((count, len(model.sizes)), -1, dtype=np.int64)
+    codes = np.full((count, len(model.sizes)), -1, dtype=np.int32)
     for start in range(len(model.sizes)):
         if codes[0, start] >= 0:
             continue
@@ -100,7 +100,7 @@ def _follow(model: Model, codes: Integers, at: int, other: int, draw: np.random.
 
 def cell_index(codes: Integers, table: Columns, sizes: tuple[int, ...]) -> Integers:
     """Return the cell of each row in a table."""
-    index = np.zeros(len(codes), dtype=np.int64)
+    index = np.zeros(len(codes), dtype=np.int32)  # a table has at most 2^20 cells
     for i in table:
         index = index * sizes[i] + codes[:, i]
     return index

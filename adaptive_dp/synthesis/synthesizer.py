@@ -9,6 +9,7 @@ of the whole is that of a fixed schedule, and the tightest accountant certifies 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -52,16 +53,21 @@ from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
 from adaptive_dp.synthesis.result import Synthetic
 from adaptive_dp.synthesis.workload import (
     Axis,
+    Columns,
     Layout,
     axes_of,
     axis,
     document_of,
+    edges_with,
     impossible_boxes,
+    items_of,
     layout,
     layout_of,
     released_edges,
     released_keys,
+    subsets,
     tables_of,
+    taken,
     with_released,
 )
 
@@ -94,6 +100,9 @@ EDGES = 0.05
 
 KEYS_DELTA = 0.01
 """The share of delta with which a key shows that one unit alone has."""
+
+BRIDGE = 2.0**-40
+"""The weight in the workload of pairs of columns that no table of it has together."""
 
 KNOWN = (
     "start and prior must be models of the same columns in the same order, with the same "
@@ -188,7 +197,8 @@ def _cells(axes: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _answered(model: Model, found: Layout, answers: Floats | None, touched: Any) -> dict[str, Any]:
     """Return a model's part of a state: its readings, and its answers of the touched candidates."""
-    values = np.zeros(int(found.starts[-1])) if answers is None else answers
+    # a sum of errors is rounded to 2^-8 of a row, and half of the memory is for 10^7 cells
+    values = np.zeros(int(found.starts[-1]), dtype=np.float32) if answers is None else answers
     again = range(len(found.tables)) if touched is None else np.flatnonzero(touched)
     for i in again:
         values[found.starts[i] : found.starts[i + 1]] = model.answer(found.tables[i]).reshape(-1)
@@ -200,11 +210,17 @@ def _answered(model: Model, found: Layout, answers: Floats | None, touched: Any)
     }
 
 
-def _closed(model: Model, found: Layout, method: str) -> list[int]:
-    """Return the candidates that a method does not choose: what would close a circle, of a tree."""
+def _closed(model: Model, found: Layout, method: str, *, over: bool = False) -> list[int]:
+    """Return the candidates that a method does not choose: what would close a circle, of a tree.
+
+    Pairs outside of the workload are closed when their rounds are over.
+    """
     if method == "mwem":
         wanted = set(found.workload)
         return [i for i, table in enumerate(found.tables) if table not in wanted]
+    if method == "aim" and over:
+        pairs = zip(found.workload, found.weights, strict=True)
+        return [found.place[table] for table, weight in pairs if weight == BRIDGE]
     if method != "mst":
         return []
     return [
@@ -243,6 +259,7 @@ def updated_state(
     tables: Mapping[str, Any],
     method: str,
     penalty: float,
+    bridging: int = 0,
 ) -> State:
     """Return the state after a round: the chosen table is read, and the answers that it changes.
 
@@ -258,12 +275,14 @@ def updated_state(
         Of the workload.
     penalty
         By cell, over sigma.
+    bridging
+        In how many rounds pairs outside of the workload may be chosen.
     """
     found = layout_of(tables)
     model, place = _model(state, found), candidate_place(chosen, len(found.tables))
     table, rounds = found.tables[place], int(state["round"]) + 1
     own = np.asarray(counts, dtype=np.float64)[: found.cells_of(table)]
-    before = np.asarray(state["answers"])
+    before = np.asarray(state["answers"], dtype=np.float32)
     if method == "mst" and (len(table) != 2 or table[1] in model.ahead(table[0])):
         # all are closed: the tree is complete
         return {**state, "round": rounds}
@@ -296,7 +315,8 @@ def updated_state(
             "closed": list(state["closed"]),
         },
     }
-    return {**after, "closed": _closed(_model(after, found), found, method)}
+    over = rounds >= bridging
+    return {**after, "closed": _closed(_model(after, found), found, method, over=over)}
 
 
 def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> Any:
@@ -348,6 +368,12 @@ def finished(
 # The synthesizer.
 
 
+def _item(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
 def _workload(value: Any) -> Any:
     if isinstance(value, str):
         return value
@@ -356,7 +382,7 @@ def _workload(value: Any) -> Any:
             (key,) if isinstance(key, str) else tuple(key): weight for key, weight in value.items()
         }
     try:
-        return tuple((table,) if isinstance(table, str) else tuple(table) for table in value)
+        return tuple(_item(each) for each in value)
     except TypeError:
         return value  # refused by `tables_of`, with the right words
 
@@ -383,7 +409,9 @@ class Synthesizer(Learner[Synthetic]):
 
     ``"aim"``
         All candidates, by their error less half of what noise would add up to, weighted by the
-        columns that they share with the workload: large tables are chosen where they pay.
+        columns that they share with the workload: large tables are chosen where they pay. In the
+        first rounds also pairs of columns that no table of the workload has together, and that are
+        no larger than its mean pair: columns depend on each other by way of them.
     ``"mwem"``
         The tables of the workload alone, by their error alone.
     ``"mst"``
@@ -401,7 +429,12 @@ class Synthesizer(Learner[Synthetic]):
         The columns, with categories or bounds; None for all of the table that declare either.
     workload
         ``"all 3-way"`` (1 to 4): all tables of so many columns with at most ``cells`` cells; or a
-        list of lists of columns; or a mapping from tuples of columns to weights.
+        list of lists of columns; or a mapping from tuples of columns to weights. Items of a list
+        may also be conditions, ``{"age": (30, 50), "town": "A"}``, or two of them for a
+        conditional, ``({"ill": "yes"}, {"age": (30, 50)})``, of which the second is given; and any
+        item may be in a pair with its weight. They stand for the table of their columns, in which
+        the ends of ranges are edges: the only ones, where ``edges`` has none and no other item
+        needs more.
     method
         See above.
     edges
@@ -490,14 +523,21 @@ class Synthesizer(Learner[Synthetic]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Synthetic]:
         """Return the released model."""
         names = self._columns(table)
-        axes = axes_of(table.domain, names, self.edges, self.private_edges, self.private_keys)
-        wanted = tables_of(self.workload, names, [each.size for each in axes], self.cells)
+        workload, conditions, plain = items_of(self.workload)
+        edges = edges_with(self.edges, conditions, plain, table.domain)
+        axes = axes_of(table.domain, names, edges, self.private_edges, self.private_keys)
+        wanted = tables_of(workload, names, [each.size for each in axes], self.cells)
+        for each in conditions:
+            for name, condition in each.items():  # refused where it is not one
+                taken(axes[names.index(name)], condition)
         used = sorted({i for places in wanted for i in places})
         if len(used) < len(names):  # columns in no table are not read
             named = {tuple(names[i] for i in places): w for places, w in wanted.items()}
             names = tuple(names[i] for i in used)
             axes = tuple(axes[i] for i in used)
             wanted = tables_of(named, names, [each.size for each in axes], self.cells)
+        if self.method == "aim":
+            wanted |= _bridges(wanted, [each.size for each in axes])
         found = layout(tuple(each.size for each in axes), tuple(wanted), tuple(wanted.values()))
         operation = MarginalsOf(
             names,
@@ -510,7 +550,7 @@ class Synthesizer(Learner[Synthetic]):
         )
         impossible = impossible_boxes(self.impossible, axes)
         unread = Model(found.sizes, impossible=boxes_of(impossible))
-        for places in found.tables:
+        for places in found.tables if impossible else ():
             allowed = unread.allowed(places)
             if allowed is not None and not allowed.any():
                 raise DeclarationError(
@@ -553,9 +593,9 @@ class Synthesizer(Learner[Synthetic]):
             )
         for name, value in (("start", self.start), ("prior", self.prior)):
             if isinstance(value, Synthetic):
-                if _cells(value["axes"]) != _cells(axes):
-                    raise DeclarationError(KNOWN.format([each["name"] for each in axes]))
-                found[name] = public({"axes": list(value["axes"]), **value.model.document()})
+                given = {"axes": list(value["axes"]), **value.model.document()}
+                _known_model(given, axes)  # as when a handle's value is there, but before the run
+                found[name] = public(given)
             elif isinstance(value, Released):
                 found[name] = value
             elif value is not None:
@@ -614,6 +654,9 @@ class Synthesizer(Learner[Synthetic]):
         penalty = PENALTY * math.sqrt(2 / math.pi) if self.method == "aim" else 0.0
         tables, change, free = document_of(found), change_at(table), self.free
         errors = TableErrors()
+        # where rounds are many, noise is small, and tables of the workload are read themselves
+        columns = len(found.sizes)
+        bridging = round(columns * min(1.0, (ROUNDS * columns / rounds) ** 2))
         span = errors.span(marginals.domain, change)
         # a bounded range of span / b counts as the mu of half of it
         scale = span / (2 * math.sqrt(share * choice))
@@ -637,6 +680,7 @@ class Synthesizer(Learner[Synthetic]):
                 tables=tables,
                 method=self.method,
                 penalty=penalty,
+                bridging=bridging,
             )
 
         return repeat(body, rounds, start=start)
@@ -662,6 +706,22 @@ class Synthesizer(Learner[Synthetic]):
             return self.rounds
         grown = 1.0 if budget is None else min(max(budget.epsilon, 0.01), 100.0) ** GROWTH
         return max(1, round(ROUNDS * columns * grown))
+
+
+def _bridges(wanted: Mapping[Columns, float], sizes: Sequence[int]) -> dict[Columns, float]:
+    """Return pairs of columns that no table has together, none larger than the tables' mean pair.
+
+    Tables that share no column depend on each other by way of such pairs: with them the tree joins
+    columns that are near, and what the workload asks of them follows. So a list of few tables of
+    many columns is answered better.
+    """
+    parts = {part for table in wanted for part in subsets(table) if len(part) == 2}
+    if not parts:
+        return {}
+    cells = {pair: sizes[pair[0]] * sizes[pair[1]] for pair in parts}
+    mean, used = sum(cells.values()) / len(parts), sorted({i for table in wanted for i in table})
+    pairs = [pair for pair in itertools.combinations(used, 2) if pair not in parts]
+    return {(a, b): BRIDGE for a, b in pairs if sizes[a] * sizes[b] <= mean}
 
 
 def synthesize(

@@ -22,8 +22,9 @@ Integers = NDArray[np.int64]
 Columns = tuple[int, ...]
 """The columns of a table of counts: their places, ascending."""
 
-MOST_CELLS = 2**25
-"""The most cells of all candidate tables together: their counts and answers are 8 bytes each."""
+MOST_CELLS = 2**26
+"""The most cells of all candidate tables together: counts and answers are 4 bytes each, and a round
+holds about ten such arrays, which together are below 4 GB."""
 
 LARGEST = 2**20
 """The most cells of one table."""
@@ -434,16 +435,21 @@ class Layout:
         number of columns that they share with it. McKenna, Mullins, Sheldon and Miklau 2022,
         Section 4, take the sum itself, with which small tables are chosen less often than pays.
         """
-        wanted, own = self._columns(self.workload), self._columns(self.tables)
+        columns, place = _flat(self.workload)
         # by column what the tables that are wanted weigh
-        overlap = own @ (wanted.T @ np.array(self.weights))
+        weights = np.bincount(columns, np.array(self.weights)[place], minlength=len(self.sizes))
+        columns, place = _flat(self.tables)
+        overlap = np.bincount(place, weights[columns])
         steps = np.maximum(1.0, np.rint((overlap / overlap.max()) ** 0.25 * WEIGHT_STEPS))
         return steps.astype(np.int64)  # type: ignore[no-any-return]
 
     @cached_property
-    def members(self) -> NDArray[np.float64]:
+    def members(self) -> NDArray[np.int8]:
         """Which columns each candidate has: ones and zeros, shape (candidates, columns)."""
-        return self._columns(self.tables)
+        columns, place = _flat(self.tables)
+        found = np.zeros((len(self.tables), len(self.sizes)), dtype=np.int8)
+        found[place, columns] = 1
+        return found
 
     @property
     def most(self) -> int:
@@ -463,11 +469,21 @@ class Layout:
         own = vector[self.starts[index] : self.starts[index + 1]]
         return own.reshape(self.shape(self.tables[index]))
 
-    def _columns(self, tables: Sequence[Columns]) -> NDArray[np.float64]:
-        found = np.zeros((len(tables), len(self.sizes)))
-        for i, table in enumerate(tables):
-            found[i, list(table)] = 1.0
-        return found
+    def pieces(self, cells: int) -> Iterator[slice]:
+        """Yield the candidates, in order, in pieces of about so many cells, or of one candidate."""
+        start, last = 0, len(self.tables)
+        while start < last:
+            end = int(np.searchsorted(self.starts, self.starts[start] + cells, side="right")) - 1
+            stop = min(max(end, start + 1), last)
+            yield slice(start, stop)
+            start = stop
+
+
+def _flat(tables: Sequence[Columns]) -> tuple[Integers, Integers]:
+    """Return the columns of tables, one after the other, and the place of the table of each."""
+    sizes = np.fromiter(map(len, tables), dtype=np.int64, count=len(tables))
+    columns = np.fromiter(itertools.chain.from_iterable(tables), dtype=np.int64)
+    return columns, np.repeat(np.arange(len(tables)), sizes)
 
 
 @lru_cache(maxsize=64)
@@ -519,6 +535,97 @@ def document_of(found: Layout) -> dict[str, Any]:
         "workload": ";".join(",".join(map(str, table)) for table in found.workload),
         "weights": [] if plain else list(found.weights),
     }
+
+
+Conditions = Mapping[str, Any]
+
+
+def items_of(workload: Any) -> tuple[Any, list[Conditions], set[str]]:
+    """Return the tables of a workload's items, all conditions in them, and columns of plain tables.
+
+    Parameters
+    ----------
+    workload
+        As of `tables_of`, or a list whose items may also be conditions on columns (see `taken`), a
+        pair of such, of which the second is what a conditional is given, and any of them in a pair
+        with its weight.
+
+    Examples
+    --------
+    >>> tables, conditions, plain = items_of([({"age": (30, 50), "ill": "yes"}, 2.0), ["ill"]])
+    >>> tables, plain
+    ({('age', 'ill'): 2.0, ('ill',): 1.0}, {'ill'})
+    """
+    if isinstance(workload, str | bytes | Mapping) or not isinstance(workload, Iterable):
+        return workload, [], set()
+    items = [_weighed(item) for item in workload]
+    if all(weight is None and not _conditions(item) for item, weight in items):
+        return workload, [], set()
+    tables: dict[tuple[str, ...], float] = {}
+    conditions: list[Conditions] = []
+    plain: set[str] = set()
+    for item, weight in items:
+        own = _conditions(item)
+        if own:
+            names = [name for each in own for name in each]
+        else:
+            names = [item] if isinstance(item, str) else list(item)
+            plain |= {name for name in names if isinstance(name, str)}
+        if not all(isinstance(name, str) for name in names):
+            raise DeclarationError(f"an item of a workload names columns, got {item!r}")
+        if weight is not None and not positive(weight):
+            raise DeclarationError(f"the weight of {item!r} must be positive, got {weight!r}")
+        # named twice, in a condition and in what is given, it is refused with the tables
+        key = tuple(names) if len(set(names)) < len(names) else tuple(sorted(names))
+        tables[key] = tables.get(key, 0.0) + (1.0 if weight is None else float(weight))
+        conditions += own
+    return tables, conditions, plain
+
+
+def _weighed(item: Any) -> tuple[Any, Any]:
+    """Return an item and its weight, None where none is given."""
+    pair = isinstance(item, tuple | list) and len(item) == 2
+    if pair and not isinstance(item[0], str) and not isinstance(item[1], str | Mapping):
+        return item[0], item[1]
+    return item, None
+
+
+def _conditions(item: Any) -> list[Conditions]:
+    """Return the conditions of an item: none of a table."""
+    found = [item] if isinstance(item, Mapping) else item
+    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
+        return []
+    held = list(found)
+    if not any(isinstance(each, Mapping) for each in held):
+        return []
+    if len(held) > 2 or not all(isinstance(each, Mapping) and each for each in held):
+        raise DeclarationError(
+            "an item of a workload is a list of columns, conditions such as {'age': (30, 50)}, or "
+            f"a pair of conditions, the second of which is given, got {item!r}"
+        )
+    return held
+
+
+def edges_with(
+    edges: Mapping[str, Any], conditions: Iterable[Conditions], plain: set[str], table: TableDomain
+) -> dict[str, Any]:
+    """Return edges to which the ends of all ranges are added, so that no range cuts a bin.
+
+    Columns of which no edges are given, and that are in no plain table, have no others: their bins
+    are as few, and as little noise is added up, as the ranges allow.
+    """
+    found = dict(edges)
+    for each in conditions:
+        for name, condition in each.items():
+            column = table.find(name) if name in table.columns else None
+            if condition is None or not isinstance(column, Interval):
+                continue
+            given = found.get(name, BINS if name in plain else 1)
+            own = _axis(name, column, False, given).edges or ()
+            asked = _numbers(name, condition if isinstance(condition, Iterable) else [])
+            inside = {float(end) for end in asked if column.lower < end < column.upper}
+            found[name] = sorted({*own, *inside})
+    return found
 
 
 def tables_of(
