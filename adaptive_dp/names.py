@@ -46,6 +46,8 @@ FUNCTIONS: Mapping[str, str] = {
     "boosted_ssp.start_at_mean/1": "adaptive_dp.learning.boosted_ssp:start_at_mean",
     "classes.better_of_both/1": "adaptive_dp.learning.base:better_of_both",
     "classes.steep/1": "adaptive_dp.learning.base:steep",
+    "constant.log_odds/1": "adaptive_dp.learning.auto:log_odds",
+    "constant.posterior_mean/1": "adaptive_dp.learning.auto:posterior_mean",
     "clusters.candidates/1": "adaptive_dp.statistics.clustering:candidates",
     "clusters.center_sets/1": "adaptive_dp.statistics.clustering:center_sets",
     "clusters.chosen_state/1": "adaptive_dp.statistics.clustering:chosen_state",
