@@ -55,6 +55,8 @@ FUNCTIONS: Mapping[str, str] = {
     "clusters.round_inputs/1": "adaptive_dp.statistics.clustering:round_inputs",
     "clusters.split/1": "adaptive_dp.statistics.clustering:split",
     "clusters.start/1": "adaptive_dp.statistics.clustering:start",
+    "constant.log_odds/1": "adaptive_dp.learning.auto:log_odds",
+    "constant.posterior_mean/1": "adaptive_dp.learning.auto:posterior_mean",
     "descent.adaptive_clipping_step/2": "adaptive_dp.learning.descent:adaptive_clipping_step",
     "descent.clip_of_noise/1": "adaptive_dp.learning.descent:clip_of_noise",
     "descent.clip_norm/1": "adaptive_dp.learning.descent:clip_norm",

@@ -42,17 +42,20 @@ MOST = 50_000
 def candidates(features: list[str], classes: int) -> dict[str, Any]:
     """Return the learners of a number (0 classes) or of classes, by name."""
     if classes == 0:
-        squared = {"loss": dp.Squared(), "learning_rate": 1.0, "steps": 60}
         return {
+            "constant": auto.Constant(features, "target", rows=MOST),
             "boosted_ssp": dp.BoostedSSP(features, "target"),
             "additive_model": dp.AdditiveModel(features, "target"),
             "ssp": dp.SSP(features, "target"),
             "adassp": dp.AdaSSP(features, "target"),
-            "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", **squared),
+            "noisy_gradient_descent": dp.NoisyGradientDescent(
+                features, "target", loss=dp.Squared()
+            ),
         }
     loss = dp.Logistic() if classes == 2 else dp.Multinomial(classes)
     margins = {"margin_boosting": dp.MarginBoosting(features, "target")} if classes == 2 else {}
     return {
+        "constant": auto.Constant(features, "target", rows=MOST),
         **margins,
         "additive_model": dp.AdditiveModel(features, "target"),
         "objective_perturbation": dp.ObjectivePerturbation(features, "target"),
@@ -79,7 +82,7 @@ def learned(learner: Any, table: dp.Table, epsilon: float, seed: int, rows: Any)
         best = dp.tune(table, *learner, epsilon=epsilon, delta=DELTA)
         plan = dp.Pipeline(best=best).with_delta(DELTA)
         return plan.simulate(seed=seed, rows=rows)["best"]["value"]
-    if isinstance(learner, dp.Auto):
+    if isinstance(learner, dp.Auto | auto.Constant):
         learner = evolve(learner, rows=len(rows["target"]))
     if isinstance(learner, dp.AdditiveModel):
         # what `dp.Auto` asks for, which is told the number of rows
@@ -245,9 +248,11 @@ def regrets(lines: list[dict[str, Any]]) -> None:
 
 def ruled(facts: dict[str, Any], epsilon: float, enough: float) -> str:
     """Return what the rule says with another constant."""
+    if auto.too_few(epsilon, DELTA, facts["rows"]):
+        return "constant"
     if facts["classes"] == 0:
         curved = auto.strength(facts["features"], epsilon, facts["rows"]) >= enough
-        return "additive_model" if curved else auto.recommended_line(DELTA)[0]
+        return "additive_model" if curved else auto.recommended_line(epsilon, DELTA)[0]
     kept, auto.ENOUGH = auto.ENOUGH, enough
     try:
         return auto.recommended_classifier(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.learning.auto import recommended_classifier
+from adaptive_dp.learning.auto import Constant, recommended_classifier
 
 COLUMNS = {"a": (0, 1), "b": ["u", "v"], "y": ["no", "yes"], "k": ["r", "s", "t"], "n": (0, 5)}
 
@@ -22,9 +22,14 @@ COLUMNS = {"a": (0, 1), "b": ["u", "v"], "y": ["no", "yes"], "k": ["r", "s", "t"
         ("k", ["a", "b"], 30_000, 1e-6, dp.AdditiveModel),
         ("y", ["a", "b"], 30_000, 0.0, dp.ObjectivePerturbation),
         ("n", ["a"], 30_000, 1e-6, dp.AdditiveModel),
-        ("n", ["a"], 100, 1e-6, dp.BoostedSSP),
-        ("n", ["a", "b"], 100, 1e-6, dp.AdditiveModel),
+        ("n", ["a"], 150, 1e-6, dp.BoostedSSP),
+        ("n", ["a", "b"], 150, 1e-6, dp.AdditiveModel),
         ("n", ["a"], 30_000, 0.0, dp.SSP),
+        ("y", ["a", "b"], 80, 1e-6, Constant),
+        ("k", ["b"], 80, 1e-6, Constant),
+        ("k", ["a"], 30, 0.0, Constant),
+        ("n", ["a", "b"], 80, 1e-6, Constant),
+        ("n", ["a"], 30, 0.0, Constant),
     ],
 )
 def test_the_chosen_learners_graph_is_what_is_built(
@@ -74,3 +79,27 @@ def test_it_learns() -> None:
     fit = table.solve(dp.Auto(["a"], "y"), epsilon=2.0, delta=1e-6)
     model = dp.Pipeline(m=fit).with_delta(1e-6).simulate(seed=0, rows=data)["m"]
     assert np.mean(dp.predict(model, data, classes=["no", "yes"]) == data["y"]) > 0.95
+
+
+def test_few_rows_are_answered_by_the_most_frequent_class_or_the_mean() -> None:
+    """40 rows at epsilon 1, where 106 are needed (at delta 1e-5 94); of units of two rows twice."""
+    draw = np.random.default_rng(0)
+    data = {"a": draw.uniform(0, 1, 40), "b": np.full(40, "u"), "n": np.full(40, 4.0)}
+    data |= {"k": np.where(np.arange(40) < 35, "t", "r"), "y": np.full(40, "no")}
+    table = dp.dataset("rows", columns=COLUMNS)
+    made = {
+        target: table.solve(dp.Auto(["a", "b"], target, rows=40), epsilon=1.0, delta=1e-6)
+        for target in ("k", "n")
+    }
+    plan = dp.Pipeline(**made).with_delta(2e-6)
+    models = plan.simulate(seed=3, rows=data)
+    assert set(dp.predict(models["k"], data, classes=["r", "s", "t"])) == {"t"}
+    said = dp.predict(models["n"], data)
+    # the sum's deviation is 4.2 half widths: .1 of them in the mean, of 2.5 days each
+    assert np.ptp(said) == 0
+    assert abs(said[0] - 4.0) < 5 * 0.11 * 2.5
+
+    twice = dp.dataset("rows", columns=COLUMNS, unit="person", rows_per_unit=2)
+    for rows, kind in ((130, dp.NoisyGradientDescent), (90, Constant)):
+        assert type(dp.Auto(["a"], "y", rows=rows).chosen(table, 1.0, 1e-5)) is kind
+    assert isinstance(dp.Auto(["a"], "y", rows=130).chosen(twice, 1.0, 1e-5), Constant)

@@ -16,7 +16,11 @@ import pytest
 from plans import add, data, people
 
 import adaptive_dp as dp
+from adaptive_dp.graph.handles import reads_only
 from adaptive_dp.graph.registry import Function
+from adaptive_dp.learning.descent import adaptive_clipping_step, gradient_step, initial_state
+
+STEPS = [gradient_step, adaptive_clipping_step]
 
 
 def plan(function: Callable[..., Any] = add, **constants: Any) -> dp.Pipeline:
@@ -252,3 +256,45 @@ def test_a_value_with_many_ways_through_it_is_walked_once() -> None:
     other.append([other, [1]])
     assert digest(loop) == digest(other)
     assert digest([loop, one]) != digest([loop, loop])
+
+
+def halve(value: Any) -> Any:
+    value["a"] /= 2
+    return float(value["a"][0])
+
+
+def made(number: float) -> dict[str, Any]:
+    return {"a": np.full(3, 8.0)}
+
+
+def test_only_our_own_functions_can_say_that_they_change_nothing() -> None:
+    """Two readers of one value, and what the first does to it, marked or not, the second misses."""
+    count = people().count().release(dp.Laplace(scale=1.0))
+    value = dp.post(made, count)
+    marked = reads_only(halve)
+    try:
+        plan = dp.Pipeline(a=dp.post(marked, value), b=dp.post(marked, value))
+        result = plan.simulate(seed=0, people=data(0))
+        assert (result["a"], result["b"]) == (4.0, 4.0)
+    finally:
+        del halve.__dict__["reads_only"]
+
+
+def test_what_says_that_it_changes_nothing_changes_nothing() -> None:
+    """The marked functions of the library run on arrays that refuse to be changed."""
+    marked = [f for f in map(Function.resolve, map(Function.of, STEPS)) if f.reads_only]
+    assert marked == STEPS
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((3, 3))
+    values, basis = np.linalg.eigh(matrix @ matrix.T)
+    for adam in (False, True):
+        state = {**initial_state(6, clip=0.5), "v": rng.standard_normal(6)}
+        scaling = {"values": values, "basis": basis, "damping": 0.1}
+        total = rng.standard_normal(6)
+        for each in (*state.values(), *scaling.values(), total):
+            if isinstance(each, np.ndarray):
+                each.flags.writeable = False
+        own = {"learning_rate": 0.1, "momentum": 0.9, "half": 0, "adam": adam, "rate": 1.0}
+        gradient_step(state, total, 10.0, 0.5, scaling, scale=None, **own)
+        adaptive = {"quantile": 0.9, "following": 0.2}
+        adaptive_clipping_step(state, total, 3.0, 10.0, 0.5, scaling, **adaptive, **own)

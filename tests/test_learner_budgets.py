@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.learning.auto import Constant
 
 LEARNERS = [
     dp.NoisyGradientDescent(["x"], "y", steps=2),
@@ -45,6 +46,8 @@ def test_a_table_that_follows_a_loop_is_refused(learner: Any) -> None:
 COLUMNS = {"a": (-1, 1), "b": (0, 5), "y": (-3, 3), "c": ["no", "yes"], "k": ["r", "s", "t"]}
 AB = ["a", "b"]
 ALL = [
+    Constant(AB, "y", rows=100),
+    Constant(AB, "k", rows=100),
     dp.SSP(AB, "y"),
     dp.SSP(AB, "y", pure=True),
     dp.AdaSSP(AB, "y"),

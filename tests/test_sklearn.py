@@ -391,7 +391,7 @@ def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
     exchanged = PrivateLogisticRegression(
         classes=[0, 1], neighbors="replace_one", random_state=0, bounds=(-1, 1)
     )
-    assert exchanged.fit(X, y > 0).solver_ == "noisy_gradient_descent"
+    assert exchanged.fit(X, y > 0).solver_ == "constant"
     with pytest.raises(ValueError, match=r"\bsolver\b.*'auto'"):
         PrivateRidge(solver="lbfgs", bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
     with pytest.raises(ValueError, match="delta=0"):
@@ -502,3 +502,30 @@ def test_a_rare_class_is_predicted_with_weights() -> None:
             assert 0.995 <= model.certificate_.epsilon <= 1
         with pytest.raises(ValueError, match="class_weight"):
             model.set_params(class_weight={"never": 2}).fit(X, y)
+
+
+def test_few_rows_that_are_public_have_one_answer_with_all_of_the_budget() -> None:
+    draw = np.random.default_rng(0)
+    X = draw.uniform(-1, 1, (60, 3))
+    y = np.where(np.arange(60) < 50, "most", "few")
+    few = {"epsilon": 0.5, "bounds": (-1, 1), "random_state": 0}
+    for model in (
+        PrivateLogisticRegression(classes=["few", "most"], rows=60, **few),
+        PrivateLinearSVC(classes=["few", "most"], neighbors="replace_one", **few),
+        PrivateLogisticRegression(classes=["a", "few", "most"], rows=60, **few),
+        PrivateRidge(bounds_y=(0, 2), rows=60, **few),
+    ):
+        target = np.full(60, 1.5) if isinstance(model, PrivateRidge) else y
+        model.fit(X, target)
+        assert model.solver_ == "constant"
+        assert "60 rows" in model.reason_
+        assert 0.995 * 0.5 <= model.certificate_.epsilon <= 0.5
+        said = model.predict(X)
+        assert len(set(said.tolist())) == 1
+        assert not np.any(model.coef_)
+    # unknown, or enough, or with options of a solver, they are learned from
+    assert PrivateRidge(bounds_y=(0, 2), **few).fit(X, X[:, 0]).solver_ != "constant"
+    enough = PrivateRidge(bounds_y=(0, 2), rows=5_000, **few).fit(X, X[:, 0])
+    assert enough.solver_ == "boosted_ssp"
+    named = PrivateLogisticRegression(classes=["few", "most"], rows=60, options={"steps": 3}, **few)
+    assert named.fit(X, y).solver_ != "constant"

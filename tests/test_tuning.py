@@ -256,12 +256,12 @@ def test_the_better_candidate_wins() -> None:
     a, b = rng.uniform(-1, 1, 3_000), rng.uniform(0, 5, 3_000)
     rows = {"a": a, "b": b, "y": a, "c": np.where(a + 0.4 * (b - 2.5) > 0, "yes", "no")}
     wins = 0
-    for seed in range(6):
+    for seed in range(4):
         result = plan.simulate(seed=seed, people=rows)["best"]
         wins += result["parameters"]["clip"] == 0.4
         said = dp.predict(result["value"], rows, classes=["no", "yes"])
         assert result["errors"] == pytest.approx(np.sum(said != rows["c"]), abs=150)
-    assert wins >= 4
+    assert wins >= 3
 
 
 def test_it_goes_into_a_document_and_is_verified() -> None:

@@ -33,6 +33,7 @@ from adaptive_dp.noise.stream import Stream
 
 T = TypeVar("T", covariant=True)
 T_Value = TypeVar("T_Value")
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 _SHARED: dict[tuple[Any, ...], Any] = {}
@@ -362,6 +363,20 @@ class Parameter(Operation):
         return inputs[0].parameters()[self.name]
 
 
+def reads_only(function: C) -> C:
+    """Mark a function of the library's that changes nothing of what it is given.
+
+    So that a plan need not copy its inputs, which may be a large matrix in each of many rounds. Of
+    a function that is not the library's own the mark is ignored.
+    """
+    function.__dict__["reads_only"] = True
+    return function
+
+
+def _reads_only(function: Callable[..., Any]) -> bool:
+    return getattr(function, "reads_only", False) is True and is_own(function)
+
+
 def _constants(value: Mapping[str, Any]) -> dict[str, Any]:
     return {str(k): document_value(v, "constant") for k, v in dict(value).items()}
 
@@ -387,9 +402,10 @@ class Post(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Return the function's value; inputs and result are copied, so it shares neither."""
-        return deep_copy(
-            self.function.resolve()(*map(deep_copy, inputs), **deep_copy(self.constants))
-        )
+        function = self.function.resolve()
+        # a function of ours that says so changes nothing: its result alone is copied
+        given = inputs if _reads_only(function) else [deep_copy(each) for each in inputs]
+        return deep_copy(function(*given, **deep_copy(self.constants)))
 
 
 def document_value(value: Any, what: str) -> Any:

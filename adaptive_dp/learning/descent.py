@@ -43,7 +43,14 @@ import numpy as np
 from attrs import evolve, frozen
 
 from adaptive_dp.erm import Constants, Logistic, Loss, Multinomial, Network
-from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post, public
+from adaptive_dp.graph.handles import (
+    PrivateQuery,
+    Released,
+    parameter,
+    post,
+    public,
+    reads_only,
+)
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.learning.base import (
@@ -516,6 +523,7 @@ def step_scaling(
     return {"values": values, "basis": basis, "damping": damping}
 
 
+@reads_only
 def gradient_step(
     state: dict[str, Any],
     total: Any,
@@ -598,6 +606,7 @@ def gradient_step(
     return {**state, "v": v, "u": u, "squares": squares, "mean": averaged, "round": rounds}
 
 
+@reads_only
 def adaptive_clipping_step(
     state: dict[str, Any],
     total: Any,

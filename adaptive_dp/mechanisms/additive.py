@@ -286,8 +286,10 @@ def largest_mu(epsilon: float, delta: float) -> float:
     3.73063
     """
     if not (0 < epsilon < math.inf and 0 < delta < 1):
+        pure = "; at delta 0 choose a learner or a mechanism without Gaussian noise" * (delta == 0)
         raise DeclarationError(
-            f"a Gaussian release needs epsilon > 0 and 0 < delta < 1, got {epsilon!r} and {delta!r}"
+            f"a Gaussian release needs epsilon > 0 and 0 < delta < 1, got {epsilon!r} and "
+            f"{delta!r}{pure}"
         )
 
     def log_delta_slack(mu: float) -> float:

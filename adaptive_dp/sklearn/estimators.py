@@ -22,7 +22,7 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.learning.additive import additive_scores, paired
-from adaptive_dp.learning.auto import recommended_classifier, recommended_line
+from adaptive_dp.learning.auto import Constant, recommended_classifier, recommended_line
 from adaptive_dp.learning.base import Standardised
 from adaptive_dp.queries.table import Table, dataset
 from adaptive_dp.sklearn import arrays
@@ -88,6 +88,15 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         if not self._learns_bounds():
             self.bounds_ = feature_bounds(self.bounds, read.shape[1])
         return read, arrays.target(y, len(read))
+
+    def _known_rows(self, rows: int, units: Any) -> None:
+        """Keep the number of rows where it is public: as given, or where none comes or goes."""
+        is_public = self.neighbors != "add_remove" and units is None
+        self._rows = getattr(self, "rows", None) or (rows if is_public else None)
+
+    def _rows_of_units(self) -> int | None:
+        """Return the number of rows over the most that a unit has, where it is public."""
+        return self._rows and self._rows // self.rows_per_unit
 
     def _learns_bounds(self) -> bool:
         """Return whether the bounds of features are learned; refuse that none are given."""
@@ -233,9 +242,9 @@ SHAPES = ("additive_model", "margin_boosting")
 """Those whose model is a shape function of each feature."""
 
 
-def regression(solver: Any, delta: float) -> tuple[str, str]:
+def regression(solver: Any, *, epsilon: float, delta: float, rows: int | None) -> tuple[str, str]:
     """Return the solver for a target of numbers, and why."""
-    return _choose(solver, recommended_line(delta), REGRESSORS)
+    return _choose(solver, recommended_line(epsilon, delta, rows), REGRESSORS)
 
 
 def classification(
@@ -247,12 +256,13 @@ def classification(
     classes: int,
     features: int,
     rows: int | None,
+    few: int | None,
 ) -> tuple[str, str]:
     """Return the solver for so many classes, of those that can minimize the loss, and why."""
-    # public facts alone
+    # public facts alone: `few` are rows over those of a unit, None where no constant is wanted
     curves = "additive_model" in allowed
-    choice = recommended_classifier(classes, features, epsilon, delta, rows, curves=curves)
-    if choice[0] not in allowed and delta > 0:
+    choice = recommended_classifier(classes, features, epsilon, delta, rows, curves=curves, few=few)
+    if choice[0] not in (*allowed, "constant") and delta > 0:
         choice = "noisy_gradient_descent", "rounds over all rows suit a convex smooth loss"
     return _choose(solver, choice, allowed)
 
@@ -265,7 +275,7 @@ def _choose(solver: Any, choice: tuple[str, str], allowed: Sequence[str]) -> tup
     if solver != "auto":
         raise ValueError(f"solver must be 'auto' or one of {', '.join(allowed)}; got {solver!r}")
     name, reason = choice
-    if name not in allowed:
+    if name not in (*allowed, "constant"):
         raise ValueError(
             f"none of {', '.join(allowed)} works at delta=0; pass a delta such as 1e-6"
         )
@@ -292,7 +302,8 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         Of the features: (low, high), each a number or one for each feature, chosen without looking
         at the data; or ``"private"``: learned with a tenth of the budget
         (`adaptive_dp.Standardised`). Needed to fit, and never assumed. What is outside is clipped,
-        in `fit` and in `predict`; a missing number is read as the point of its bounds closest to 0.
+        in `fit` and in `predict`. A row with a missing number is left out of `fit`; `predict` reads
+        it as the point of its bounds closest to 0.
     bounds_y
         Of the target, (low, high), chosen without looking at the data too: what is outside is
         clipped. Needed to fit, and never assumed.
@@ -305,6 +316,9 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         ``"noisy_gradient_descent"`` or ``"noisy_sgd"``.
     options
         Parameters of the solver that is used, by name, such as ``{"norm": 2.0}`` of ``"ssp"``.
+    rows
+        About how many rows there are, if that is public, for ``"auto"``: where they are few for the
+        budget it gives all of it to the mean. Under ``"add_remove"`` those of X are not counted.
     random_state
         None for noise from the operating system. With a number the fit is a simulation: its
         certificate says so, and it is not for release.
@@ -335,6 +349,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         rows_per_unit: int = 1,
         solver: str = "auto",
         options: Mapping[str, Any] | None = None,
+        rows: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -346,6 +361,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         self.rows_per_unit = rows_per_unit
         self.solver = solver
         self.options = options
+        self.rows = rows
         self.random_state = random_state
         self.verbose = verbose
 
@@ -376,13 +392,20 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         # the target's bounds are read as those of one feature
         (low,), (high,) = feature_bounds(self.bounds_y, 1, "bounds_y")
         table = self._declared({"y": (float(low), float(high))}, units)
+        self._known_rows(len(read), units)
         plan = Pipeline(**self._solved(table, self._learner())).with_delta(self.delta)
         self._keep(self._run(plan, ArrayRows(read, {"y": target}, units)))
         return self
 
     def _learner(self) -> Any:
         """Return the learner that the solver's name stands for."""
-        self.solver_, self.reason_ = regression(self.solver, self.delta)
+        # learned bounds have a part of the budget, which a constant would not need
+        known = None if self._learns_bounds() or self.options else self._rows_of_units()
+        self.solver_, self.reason_ = regression(
+            self.solver, epsilon=self.epsilon, delta=self.delta, rows=known
+        )
+        if self.solver_ == "constant":
+            return Constant(feature_names(self.n_features_in_), "y", rows=self._rows)
         # the user's options come last and override these
         parameters: dict[str, Any] = dict(DESCENT) if self.solver_ in DESCENTS else {}
         # at delta 0 only Laplace noise has a certificate
@@ -425,8 +448,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         Of the features: (low, high), each a number or one for each feature, chosen without looking
         at the data; or ``"private"``: learned with a tenth of the budget
         (`adaptive_dp.Standardised`). Needed to fit, and never assumed. What is outside is clipped,
-        in `fit` and when predicting; a missing number is read as the point of its bounds closest to
-        0.
+        in `fit` and when predicting. A row with a missing number is left out of `fit` (but by
+        ``"additive_model"``, which has a bin for it); predictions read it as the point of its
+        bounds closest to 0.
     classes
         The possible labels; rows with another are left out. None reads them from y, with a
         `PrivacyLeakWarning`: a label that only one person has reveals that person.
@@ -508,9 +532,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         self.classes_ = (
             self._declared_classes() if self.classes is not None else self._classes_of(y)
         )
-        # the number of rows is public where none comes or goes, and a unit has one
-        is_public = self.neighbors != "add_remove" and units is None
-        self._public_rows = len(read) if is_public else None
+        self._known_rows(len(read), units)
         allowed = self._allowed
         if self.solver == "auto" and (self._learns_bounds() or self.class_weight is not None):
             # bins need declared bounds, and weigh no rows
@@ -522,7 +544,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             delta=self.delta,
             classes=len(self.classes_),
             features=self.n_features_in_,
-            rows=self.rows or self._public_rows,
+            rows=self._rows,
+            few=self._rows_of_units() if self._is_plain() else None,
         )
         # -1 for labels that are not among the classes: these rows are left out
         codes = class_codes(labels, self.classes_)
@@ -569,17 +592,23 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         # one column for each class against the rest; -1 stays -1, and that row is left out
         return {f"y{k}": ([0, 1], np.where(codes < 0, -1, codes == k)) for k in range(count)}
 
+    def _is_plain(self) -> bool:
+        """Return whether a constant may take the place of a model: nothing of one was asked for."""
+        return not (self._learns_bounds() or self.options or self.class_weight is not None)
+
     def _one_learner(self) -> bool:
         """Return whether one learner serves more than two classes."""
         # a multinomial loss reads classes; others split them by themselves
-        if self.solver_ in ("objective_perturbation", *SHAPES):
+        if self.solver_ in ("constant", "objective_perturbation", *SHAPES):
             return True
         return self._loss(3).labels == "class"
 
     def _learner(self, target: str) -> Any:
         """Return the learner of a column of labels."""
+        if self.solver_ == "constant":
+            return Constant(feature_names(self.n_features_in_), target, rows=self._rows)
         if self.solver_ == "additive_model":
-            known, own = self.rows or self._public_rows, {}
+            known, own = self._rows, {}
             # without a number of rows the learner's own rule says how many pairs there are
             if known:
                 count = len(self.classes_)
@@ -739,7 +768,7 @@ class PrivateLogisticRegression(PrivateClassifier):
         onto [-1, 1] (or [0, 1]), and rows, with the intercept's 1, shortened to norm 1.
         """
         scores = super().decision_function(X)
-        if self.solver_ == "additive_model":
+        if self.solver_ in ("additive_model", "constant"):
             return scores
         unit = standardised(self._clipped(X), *self.bounds_, centred=self._learns_bounds())
         # the norm with the intercept's 1, at least 1: `fit` divided the row by it
