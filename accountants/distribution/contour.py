@@ -1037,19 +1037,24 @@ def profile(
     first = saddle_at(composed, ends[0], 1.0)
     if first is None:
         return None
-    near = neighbourhood(composed, first, saddle_at(composed, ends[1], first) or first)
+    last = saddle_at(composed, ends[1], first) or first
+    near = neighbourhood(composed, first, last)
     # Chernoff's bound needs no line and holds everywhere
     high = np.minimum(high, near.chernoff(epsilons))
     runs = [order]
     while runs:
         some = runs.pop()
         logs = _run(near, epsilons[some], scattered)
-        tilt, reach = first, float(epsilons[some[-1]] - epsilons[some[0]])
+        tilt, reach = max(first, last), float(epsilons[some[-1]] - epsilons[some[0]])
         if logs is not None:
             low[some] = np.maximum(low[some], exponentials(logs[0], -1))
             high[some] = np.minimum(high[some], exponentials(logs[1], 1))
             tilt = composed.lines[-1].tilt
             some = some[composed.lines[-1].wide(epsilons[some], *logs)]
+        elif not scattered and len(some) > 1:
+            # the least epsilon asks for the least decay: where it has no line, no other has
+            alone = _run(near, epsilons[some[:1]], scattered)
+            some = some[:0] if alone is None else some
         # of epsilons that lie close together a half has no other line
         if reach * tilt > _CLOSE and len(some):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
