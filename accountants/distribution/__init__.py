@@ -892,7 +892,8 @@ def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
 
 
 def _rough(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
-    few = _finite(spends) and sum(times for _, times in spends) <= _COPIES
+    bounded = len(spends) <= _TRANSFORMS and _bounded(spends)
+    few = bounded and sum(times for _, times in spends) <= _COPIES
     return _by_methods(spends, epsilons, _ROUGH_METHODS if few else _METHODS)
 
 
