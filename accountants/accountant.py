@@ -39,6 +39,7 @@ from accountants.numerics import (
     bracket,
     ceiling,
     crossing,
+    exact_sum,
     flooring,
     totals,
     up,
@@ -174,7 +175,9 @@ class Accountant(Protocol[S]):
     when it is first asked (`measure`, `certify`, `Guarantee`, `calibrate`).
 
     It may also have ``pruning_bounds(state, delta)``, which yields bounds from sums of costs
-    (`accountants.accountant.PruningBound`): then few of many worlds are measured.
+    (`accountants.accountant.PruningBound`): then few of many worlds are measured. And
+    ``compose_all(state, spends)``, for losses with their counts, in the class that has ``compose``:
+    the state of all of them, in less time than one after another.
 
     Examples
     --------
@@ -403,6 +406,23 @@ class Floor:
             return Floor(self.square, loss, rank)
         return self
 
+    def add_all(self, spends: Mapping[PrivacyLoss, int]) -> Floor:
+        """Return the floor after payments of many losses."""
+        squares: list[tuple[Fraction, int]] = []
+        costliest, rank = self.costliest, self.rank
+        for loss, times in spends.items():
+            if times == 0:
+                continue
+            mu = loss.mu() if loss.is_gaussian_pair else None
+            if mu is not None:
+                squares.append((Fraction(min(mu, LARGEST_MU)) ** 2, times))
+                continue
+            variation = total_variation(loss)
+            if variation is not None and variation.lower >= rank[0]:
+                other = variation.lower, loss.pure() or 0.0
+                costliest, rank = (loss, other) if other > rank else (costliest, rank)
+        return Floor(self.square + exact_sum(squares), costliest, rank)
+
     def epsilon(self, delta: float) -> float:
         """Return a lower bound of the tight epsilon at ``delta``."""
         lower = gdp_epsilon_floor(self._mu(), delta)
@@ -501,6 +521,16 @@ class SumAccountant(AdditiveAccountant[SumState]):
             state.total + (cost if times == 1 else cost * times),
             state.delta_floor + Fraction(delta_floor) * times if delta_floor else state.delta_floor,
             state.floor.add(loss, times),
+        )
+
+    def compose_all(self, state: SumState, spends: Mapping[PrivacyLoss, int]) -> SumState:
+        """Add many losses: the state is that of `compose`, one after another."""
+        costs = [(self.cost(loss), loss.delta_floor(), n) for loss, n in spends.items()]
+        floors = [(1.0 if cost is None else floor, n) for cost, floor, n in costs]
+        return SumState(
+            state.total + exact_sum((cost, n) for cost, _, n in costs if cost is not None),
+            state.delta_floor + exact_sum(each for each in floors if each[0]),
+            state.floor.add_all(spends),
         )
 
     def upper(self, state: SumState, delta: float) -> float:

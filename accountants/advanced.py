@@ -45,7 +45,17 @@ from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_to
 from accountants.errors import integer, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, down, totals, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    bracket,
+    ceiling,
+    down,
+    exact_sum,
+    totals,
+    up,
+)
 
 _BINOMIAL = 10**10
 _CELLS = 16384
@@ -104,6 +114,25 @@ class Advanced(AdditiveAccountant[AdvancedState]):
             state.count + (0 if bounded else times),
             state.delta_floor + Fraction(floor) * times if floor else state.delta_floor,
             state.floor.add(loss, times),
+        )
+
+    def compose_all(self, state: AdvancedState, spends: Mapping[PrivacyLoss, int]) -> AdvancedState:
+        """Add many losses: the state is that of `compose`, one after another."""
+        bounded, unbounded, count = state.bounded, state.unbounded, state.count
+        floors: list[tuple[float, int]] = []
+        for loss, times in spends.items():
+            if floor := loss.delta_floor():
+                floors.append((floor, times))
+            if has_pure_epsilon(loss):
+                bounded = bounded.add(loss, times)
+            else:
+                unbounded, count = unbounded.add(loss, times), count + times
+        return AdvancedState(
+            bounded,
+            unbounded,
+            count,
+            state.delta_floor + exact_sum(floors),
+            state.floor.add_all(spends),
         )
 
     def epsilon(self, state: AdvancedState, delta: float) -> Bounds:

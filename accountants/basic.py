@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 from attrs import field, frozen
@@ -22,7 +22,7 @@ from accountants.accountant import (
 from accountants.definitions import approximate_epsilon
 from accountants.errors import integer, probability
 from accountants.loss import PrivacyLoss
-from accountants.numerics import bound, down, flooring, plus
+from accountants.numerics import bound, down, exact_sum, flooring, plus
 
 
 @frozen
@@ -80,6 +80,31 @@ class Basic(AdditiveAccountant[BasicState]):
             state.count + (0 if bounded else times),
             state.infinite or (bounded and math.isinf(eps)),
             state.floor.add(loss, times),
+        )
+
+    def compose_all(self, state: BasicState, spends: Mapping[PrivacyLoss, int]) -> BasicState:
+        """Add many losses: the state is that of `compose`, one after another."""
+        costs: list[tuple[float, int]] = []
+        floors: list[tuple[float, int]] = []
+        unbounded, count, infinite = state.unbounded, state.count, state.infinite
+        for loss, times in spends.items():
+            if floor := loss.delta_floor():
+                floors.append((floor, times))
+            eps = loss.pure()
+            if eps is None:
+                has_pure_epsilon(loss)  # refuses what has no profile either
+                unbounded, count = unbounded.add(loss, times), count + times
+            elif math.isfinite(eps):
+                costs.append((eps, times))
+            else:
+                infinite = True
+        return BasicState(
+            plus(state.epsilon, exact_sum(costs)),
+            state.delta_floor + exact_sum(floors),
+            unbounded,
+            count,
+            infinite,
+            state.floor.add_all(spends),
         )
 
     def upper(self, state: BasicState, delta: float) -> float:

@@ -48,7 +48,9 @@ is 1, down where it is -1.
 _GRID = np.concatenate([[0.0], np.geomspace(1e-5, 700.0, 30)])
 _START = np.concatenate([-_GRID[:0:-1], _GRID])
 
-_FEW = 1e-6
+_LARGE, _FEW = 1e-2, 1e-6
+"""Up to where a profile falls below these many epsilons are asked at once, and some."""
+
 _NEGLIGIBLE = 1e-18
 """Below this a delta is lost beside 1, so that no more need be known of it."""
 
@@ -132,7 +134,8 @@ def skipping_negligible(profile: Profile) -> Profile:
                 if len(small):
                     negligible[0] = (float(epsilons[small[0]]), float(upper[small[0]]))
                 # near the end one alone may be enough, and each is dear
-                count = 4 if upper[asked[-1]] > _FEW else 1
+                most = upper[asked[-1]]
+                count = 64 if most > _LARGE else 4 if most > _FEW else 1
         return lower, upper
 
     return bounds

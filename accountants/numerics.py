@@ -255,6 +255,31 @@ def plus(total: Fraction, cost: float | Fraction, times: int = 1) -> Fraction:
     return total
 
 
+def exact_sum(costs: Iterable[tuple[float | Fraction, int]]) -> Fraction:
+    """Return the sum of ``times * cost``, as `plus` adds them one after another, in less time.
+
+    Numerators over the same power of two are integers that add up: a rational is made of their sum
+    alone.
+
+    Examples
+    --------
+    >>> exact_sum([(0.5, 3), (0.25, 1), (Fraction(1, 3), 2)])
+    Fraction(29, 12)
+    """
+    dyadic: dict[int, int] = {}
+    rest = Fraction()
+    for value, times in costs:
+        numerator, denominator = value.as_integer_ratio()
+        if denominator & (denominator - 1):
+            rest = plus(rest, Fraction(value), times)
+        else:
+            dyadic[denominator] = dyadic.get(denominator, 0) + numerator * times
+    most = max(dyadic, default=1)
+    # powers of two: each divides the largest
+    total = sum(numerator * (most // each) for each, numerator in dyadic.items())
+    return plus(rest, Fraction(total, most))
+
+
 def cost(what: str, value: float | Fraction | Decimal) -> float:
     """Return a loss's epsilon as it was given: a rational or a decimal exactly, a float as it is.
 

@@ -209,6 +209,16 @@ class Pair:
         return cls.decays(spends, tilt, starts)
 
     @classmethod
+    def grid_decays(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, step: float, count: int
+    ) -> Array | None:
+        """Return bounds of the sum of ``times * log |M(tilt + i n step) / M(tilt)|``, n from 0.
+
+        Of a family that has them for all n at once; else None.
+        """
+        return None
+
+    @classmethod
     def swing(cls, spends: Sequence[tuple[Pair, int]]) -> float:
         """Return the largest loss whose phase `decays_between` follows; 0 for none."""
         return 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -32,7 +32,7 @@ from accountants.definitions import (
 )
 from accountants.errors import integer, nonnegative, probability
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, Bounds, bracket, ceiling, plus, up
+from accountants.numerics import Array, Bounds, bracket, ceiling, exact_sum, plus, up
 
 
 @frozen
@@ -96,6 +96,33 @@ class Renyi(AdditiveAccountant[RenyiState]):
             pure,
             state.delta_floor + Fraction(floor) * times if floor else state.delta_floor,
             state.floor.add(loss, times),
+        )
+
+    def compose_all(self, state: RenyiState, spends: Mapping[PrivacyLoss, int]) -> RenyiState:
+        """Add many losses: the state is that of `compose`, one after another."""
+        squares: list[tuple[Fraction, int]] = []
+        pures: list[tuple[float, int]] = []
+        floors: list[tuple[float, int]] = []
+        rest, finite = state.rest, state.pure is not None
+        for loss, times in spends.items():
+            eps, mu = loss.pure(), loss.mu() if loss.is_gaussian_pair else None
+            if eps is None and mu is None:
+                renyi_divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
+            if floor := loss.delta_floor():
+                floors.append((floor, times))
+            if mu is not None and mu <= LARGEST_MU:
+                squares.append((Fraction(mu) ** 2, times))
+            else:
+                rest = rest.add(loss, times)
+            finite = finite and eps is not None and math.isfinite(eps)
+            if finite and eps is not None:
+                pures.append((eps, times))
+        return RenyiState(
+            state.square + exact_sum(squares),
+            rest,
+            plus(state.pure, exact_sum(pures)) if finite and state.pure is not None else None,
+            state.delta_floor + exact_sum(floors),
+            state.floor.add_all(spends),
         )
 
     def upper(self, state: RenyiState, delta: float) -> float:

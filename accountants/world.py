@@ -450,9 +450,18 @@ class Maximum:
 
 def fold(accountant: Accountant[Any], state: Any, spends: Multiset) -> Any:
     """Return the state after every spend of a multiset."""
+    if len(spends) > 1 and _composes_many(type(accountant)):
+        return accountant.compose_all(state, spends)  # type: ignore[attr-defined]
     for loss, times in spends.items():
         state = accountant.compose(state, loss, times)
     return state
+
+
+def _composes_many(kind: type) -> bool:
+    """Whether a class composes many losses at once, by the very rule by which it composes one."""
+    # a subclass that has a `compose` of its own composes one after another
+    first = next((each for each in kind.__mro__ if "compose" in each.__dict__), None)
+    return first is not None and "compose_all" in first.__dict__
 
 
 def states(accountant: Accountant[Any], every: Worlds) -> list[Any]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -54,8 +54,8 @@ from accountants.numerics import (
     ceiling,
     down,
     enclosure,
+    exact_sum,
     flooring,
-    plus,
     totals,
     up,
 )
@@ -847,11 +847,11 @@ def _largest(spends: contour.Spends, tight: bool) -> Bounds:
     if not _bounded(spends):
         return Bounds(0.0, math.inf)
     tops = [(max(0.0, pair.top()), times) for pair, times in spends]
-    total = reduce(lambda sum_, each: plus(sum_, *each), tops, Fraction())
+    total = exact_sum(tops)
     if not tight:
         return Bounds(0.0, ceiling(total))
     # `top` is the essential supremum of L, rounded up by a few units: at delta 0 nothing less holds
-    least = sum((Fraction(max(0.0, down(top, 64))) * times for top, times in tops), Fraction())
+    least = exact_sum((max(0.0, down(top, 64)), times) for top, times in tops)
     return Bounds(flooring(least), ceiling(total))
 
 
@@ -892,7 +892,8 @@ def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
 
 
 def _rough(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
-    few = _finite(spends) and sum(times for _, times in spends) <= _COPIES
+    bounded = len(spends) <= _TRANSFORMS and _bounded(spends)
+    few = bounded and sum(times for _, times in spends) <= _COPIES
     return _by_methods(spends, epsilons, _ROUGH_METHODS if few else _METHODS)
 
 

@@ -46,7 +46,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from accountants.losses.gaussian import GaussianPair
@@ -142,6 +142,12 @@ class Composition:
         for family, spends in self.families:
             total = total + family.decays_between(spends, c, starts, stops)
         return np.minimum(0.0, total * (1 - 1e-12))
+
+    def grid_decay(self, c: float, step: float, count: int) -> Array | None:
+        """Return bounds of ``log |M(c + i n step) / M(c)|`` of families that have them at once."""
+        total = added(kind.grid_decays(some, c, step, count) for kind, some in self.families)
+        # what is left out is at most 0
+        return None if total is None else np.minimum(0.0, total * (1 - 1e-12))
 
     def missing(self) -> float:
         """Return minus the log of the mass: 0, but of laws that have left something out."""
@@ -395,12 +401,16 @@ def line(
     if place is None:
         return None
     left = wanted - (place.moment - place.tilt * epsilon[1])
+    step = 2 * math.pi / place.period
     support = _contiguous(near.composed, place, left)
+    if support is not None and len(support.index) > _SHORT:
+        falls = near.composed.grid_decay(place.tilt, step, len(support.index))
+        support = support if falls is None else evolve(support, decays=falls)
     if support is None and scattered:
         support = _scattered(near.composed, place, left)
     if support is None:
         return None
-    step, s = 2 * math.pi / place.period, support.smoothing
+    s = support.smoothing
     nodes = np.asarray(place.tilt + 1j * step * support.index, dtype=np.complex128)
     decays, seen = support.decays, np.ones(len(nodes), dtype=np.bool_)
     if len(nodes) > _SHORT:
@@ -613,11 +623,13 @@ def _seen(
     left
         Log of what the tail may leave, in units of ``e^{K(c) - c eps}``.
     """
-    bounds = composed.log_modulus(nodes) - least + 1e-12 * (1 + abs(least))
-    bounds = bounds - s * s / 2 * nodes.imag**2 * (1 - 1e-12)
+    deep = left - _DEEP + 2 * np.log(np.abs(nodes))
+    some = decays > deep  # of the others enough is known
+    bounds = composed.log_modulus(nodes[some]) - least + 1e-12 * (1 + abs(least))
+    bounds = bounds - s * s / 2 * nodes[some].imag ** 2 * (1 - 1e-12)
     # no better than |M(z)| <= M(c) where nothing is known
-    decays = np.minimum(decays, np.minimum(0.0, bounds))
-    seen = decays - 2 * np.log(np.abs(nodes)) > left - _DEEP
+    decays[some] = np.minimum(decays[some], np.minimum(0.0, bounds))
+    seen = decays > deep
     seen[0] = True
     return decays, seen
 
@@ -1025,19 +1037,24 @@ def profile(
     first = saddle_at(composed, ends[0], 1.0)
     if first is None:
         return None
-    near = neighbourhood(composed, first, saddle_at(composed, ends[1], first) or first)
+    last = saddle_at(composed, ends[1], first) or first
+    near = neighbourhood(composed, first, last)
     # Chernoff's bound needs no line and holds everywhere
     high = np.minimum(high, near.chernoff(epsilons))
     runs = [order]
     while runs:
         some = runs.pop()
         logs = _run(near, epsilons[some], scattered)
-        tilt, reach = first, float(epsilons[some[-1]] - epsilons[some[0]])
+        tilt, reach = max(first, last), float(epsilons[some[-1]] - epsilons[some[0]])
         if logs is not None:
             low[some] = np.maximum(low[some], exponentials(logs[0], -1))
             high[some] = np.minimum(high[some], exponentials(logs[1], 1))
             tilt = composed.lines[-1].tilt
             some = some[composed.lines[-1].wide(epsilons[some], *logs)]
+        elif not scattered and len(some) > 1:
+            # the least epsilon asks for the least decay: where it has no line, no other has
+            alone = _run(near, epsilons[some[:1]], scattered)
+            some = some[:0] if alone is None else some
         # of epsilons that lie close together a half has no other line
         if reach * tilt > _CLOSE and len(some):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]

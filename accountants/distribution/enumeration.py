@@ -313,7 +313,7 @@ def _log_size(pair: FinitePair, times: int, tilt: float) -> float:
         steps = lattice[1] - lattice[1] @ _tilted(pair, tilt)[0]
         deviation = math.sqrt(max(0.0, float(_tilted(pair, tilt)[0] @ (steps * steps))) * times)
         return math.log(min(times * span + 1.0, 16 * deviation + 2 * span + 8))
-    exact = math.lgamma(times + count) - math.lgamma(times + 1) - math.lgamma(count)
+    exact = _log_count(pair, times)
     # the boxes of all counts but the commonest one's; a ball is smaller than its box
     ball = math.log(math.pi) * (count - 1) / 2 - math.lgamma((count + 1) / 2)
     ball -= (count - 1) * math.log(2)
@@ -611,16 +611,48 @@ def _ends(
 _cached = lru_cache(maxsize=8)(enumeration)
 
 
+@lru_cache(maxsize=8)
+def _whole(spends: tuple[tuple[Pair, int], ...]) -> Enumeration | None:
+    """Return all outcomes, where so few are that none is left out: they serve any epsilon."""
+    finite = _finite(spends)
+    if not finite or len(spends) > _MOST_PAIRS:
+        return None
+    for half in _halves(finite, 1.0):
+        if sum(_log_count(pair, times) for pair, times in half) > math.log(_FEW):
+            return None
+    made = enumeration(spends, 1.0)
+    return made if made is not None and made.first.all and made.second.all else None
+
+
+def _log_count(pair: FinitePair, times: int) -> float:
+    """Return the log of the number of multisets of losses."""
+    count = len(pair.losses)
+    return math.lgamma(times + count) - math.lgamma(times + 1) - math.lgamma(count)
+
+
+_TILTS = 4
+"""Tilts of a curve are rounded to so many for each doubling: the next points often have the same.
+"""
+
+
 def profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """Return bounds of delta at many epsilons >= 0; None where there are too many outcomes."""
-    composed = contour.composition(tuple(spends))
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
+    whole = _whole(tuple(spends))
+    if whole is not None and len(epsilons) * (len(whole.first.losses) + 64) <= _MOST_ASKED:
+        log_low, log_high, _ = whole.brackets(epsilons)
+        low = np.maximum(low, contour.exponentials(log_low, -1))
+        high = np.minimum(high, contour.exponentials(log_high, 1))
+        return brackets(low, high)
+    composed = contour.composition(tuple(spends))
     todo = np.argsort(epsilons)
     asked, start = 0, 1.0
     while len(todo):
         tilt = contour.saddle_at(composed, float(epsilons[todo[0]]), start)
-        tilt = None if tilt is None else min(tilt, _largest_tilt(spends))
-        if tilt is None or not enumerable(spends, tilt):
+        if tilt is None or not 0 < tilt < math.inf:
+            return None
+        tilt = 2.0 ** (round(_TILTS * math.log2(min(tilt, _largest_tilt(spends)))) / _TILTS)
+        if not enumerable(spends, tilt):
             return None
         outcomes = _cached(tuple(spends), tilt)
         if outcomes is None:

@@ -18,12 +18,13 @@ Chernoff's bound of delta(eps); E~ is the mean under the tilted law:
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from accountants.distribution.contour import chernoff_factor
 from accountants.distribution.convolution import (
@@ -53,6 +54,7 @@ from accountants.distribution.tilting import (
     best_tilt,
     best_window,
     choose_lattice,
+    coarse_cumulants,
     cumulant,
     exact_lattice,
     finest_step,
@@ -310,12 +312,16 @@ def profile(
     plan = _plan(tuple(spends))
     lower, upper = np.zeros(len(points)), np.zeros(len(points))
     todo = [i for i in np.argsort(points) if plan.counts and points[i] < plan.top]
+    # a window's bounds hold at every epsilon, whichever it was made for
+    todo = [i for i in todo if not _known(plan, points, loose, i, lower, upper)]
     while todo:
         least = float(points[todo[0]])
         around, ends = plan.for_epsilon(least)
         if not (spread or plan.is_exact(around)):
             raise InapplicableError("no lattice of a useful length holds all losses")
         above, below = plan.bracket(around, ends, _SHORT if loose else LENGTH)
+        if spread:
+            plan.windows.append(_Kept(least, around.spread, above, below, bool(loose)))
         # one window serves epsilons within a tilted deviation of its start
         for count, i in enumerate(todo):
             high, low = above.at(float(points[i])), below.at(float(points[i]))
@@ -329,9 +335,47 @@ def profile(
     return lower.reshape(shape), upper.reshape(shape)
 
 
+_WINDOWS = 8
+"""So many windows are kept for the next epsilons of a curve."""
+
+
 @frozen(eq=False)
+class _Kept:
+    """The profiles of a window, the epsilon that it was made for, and how far it is as good."""
+
+    least: float
+    spread: float
+    above: Profile
+    below: Profile
+    is_short: bool
+
+    def serves(self, epsilon: float, high: float, low: float, loose: float) -> bool:
+        """Whether its bounds are those that a window of its own would have, or good enough."""
+        if self.is_short and not loose:
+            return False
+        return self.least <= epsilon <= self.least + self.spread or high <= low * (1 + loose)
+
+
+def _known(plan: _Plan, points: Array, loose: float, at: int, lower: Array, upper: Array) -> bool:
+    """Whether a window that is there serves a point: its bounds are written down."""
+    point = float(points[at])
+    for kept in tuple(plan.windows):
+        high, low = kept.above.at(point), kept.below.at(point)
+        if kept.serves(point, high, low, loose):
+            upper[at], lower[at] = high, min(low, high) if plan.is_tight else 0.0
+            return True
+    return False
+
+
+@frozen(eq=False, slots=False)
 class _Plan:
-    """What is composed, and what is known of it before a lattice is chosen."""
+    """What is composed, and what is known of it before a lattice is chosen.
+
+    Parameters
+    ----------
+    windows
+        The last ones that were made for many epsilons.
+    """
 
     counts: list[tuple[Pair, int]]
     cumulant: Cumulant
@@ -339,6 +383,7 @@ class _Plan:
     top: float
     is_tight: bool
     exact: ExactLattice | None
+    windows: deque[_Kept] = field(factory=lambda: deque(maxlen=_WINDOWS))
 
     def for_delta(self, log_delta: float, low: float | None) -> tuple[Window, Ends]:
         """Return the window around the root of delta, or from ``low`` on, and the pairs' ends."""
@@ -346,7 +391,7 @@ class _Plan:
         def score(c: Array, moment: Array) -> Array:
             return (moment - log_delta + chernoff_factor(c)) / c
 
-        tilt, _ = best_tilt(self.cumulant, score, self._width())
+        tilt, _ = best_tilt(self.cumulant, score, self._coarse)
         return self._window(tilt, _ends(self.counts, log_delta), low)
 
     def for_epsilon(self, epsilon_: float) -> tuple[Window, Ends]:
@@ -355,7 +400,7 @@ class _Plan:
         def score(c: Array, moment: Array) -> Array:
             return moment - c * epsilon_ + chernoff_factor(c)
 
-        tilt, log_delta = best_tilt(self.cumulant, score, self._width())
+        tilt, log_delta = best_tilt(self.cumulant, score, self._coarse)
         return self._window(tilt, _ends(self.counts, min(log_delta, 0.0) - 8), epsilon_)
 
     def _window(self, tilt: float, ends: Ends, low: float | None) -> tuple[Window, Ends]:
@@ -363,6 +408,10 @@ class _Plan:
         # are spread over the lattice, a step must not change it by much
         tilt = min(tilt, 8 / self.exact.step if self.exact else 0.25 / finest_step(ends))
         return best_window(self.cumulant, tilt, self.span, low), ends
+
+    @cached_property
+    def _coarse(self) -> tuple[Array, Array]:
+        return coarse_cumulants(self.cumulant, self._width())
 
     def _width(self) -> float:
         return max(self.span[1] - self.span[0], 1e-300)

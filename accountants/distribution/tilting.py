@@ -134,16 +134,24 @@ def _sketch(pair: Pair, low: float, high: float) -> tuple[Array, Array]:
     return losses, np.log(p[occupied])
 
 
-def best_tilt(
-    sum_: Cumulant, score: Callable[[Array, Array], Array], scale: float
-) -> tuple[float, float]:
-    """Return the c > 0 of least ``score(c, K(c))``, and that score."""
-    best = least = 0.0
+def coarse_cumulants(sum_: Cumulant, scale: float) -> tuple[Array, Array]:
+    """Return tilts of all sizes and K there: the same ones for any score."""
     grid = np.geomspace(1e-4, 1e10, 220) / scale
+    with np.errstate(all="ignore"):
+        return grid, sum_(grid)
+
+
+def best_tilt(
+    sum_: Cumulant, score: Callable[[Array, Array], Array], coarse: tuple[Array, Array]
+) -> tuple[float, float]:
+    """Return the c > 0 of least ``score(c, K(c))``, and that score, from `coarse_cumulants` on."""
+    best = least = 0.0
+    grid, cumulants = coarse
     # a grid, refined around its best point; any c gives a valid bound, so no optimum is needed
-    for _ in range(3):
+    for i in range(3):
         with np.errstate(all="ignore"):
-            values = score(grid, sum_(grid))
+            cumulants = cumulants if i == 0 else sum_(grid)
+            values = score(grid, cumulants)
         values = np.where(np.isnan(values), np.inf, values)
         at = int(np.argmin(values))
         best, least = float(grid[at]), float(values[at])

@@ -692,11 +692,7 @@ class AtomsAtEnds(EpsilonPair):
         stretches, and of cells of one width, where it is a Fourier sum. Nothing is known of a
         stretch that meets many cells, or lies beyond the last.
         """
-        eps = np.array([pair.top() for pair, _ in spends])
-        counts = np.array([times for _, times in spends], dtype=np.float64)
-        # 1 / cosh^2(a eps), rounded down
-        far = np.exp(-2 * a * eps)
-        weights = counts * 4 * far / (1 + far) ** 2 * (1 - 64 * UNIT * (1 + a * eps))
+        eps, counts, weights = cls._weighted(spends, a)
         slope, squares = float(weights @ eps) * (1 + 1e-9), np.zeros(len(starts))
         width = 0.5 / float(eps.max())
         narrow = stops - starts < width / 2
@@ -715,6 +711,28 @@ class AtomsAtEnds(EpsilonPair):
         squares[met] = each[at].min(axis=1)
         total = cls._excess(eps, counts, a, starts, stops) - np.maximum(squares, 0.0) / 2
         return np.asarray(np.minimum(total, 0.0) * (1 - 1e-9), dtype=np.float64)
+
+    @classmethod
+    def grid_decays(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, step: float, count: int
+    ) -> Array | None:
+        """Return the bounds of `_phases` at all points of a grid, which is one Fourier sum."""
+        a = abs(tilt + 0.5)
+        eps, counts, weights = cls._weighted(spends, a)
+        if len(spends) <= _FEW or not 2 * step * float(eps.max()) <= 1:
+            return None
+        t = step * np.arange(count)
+        squares = _squares_of_sines(eps, weights, step, count)
+        total = cls._excess(eps, counts, a, t, t) - np.maximum(squares, 0.0) / 2
+        return np.asarray(np.minimum(total, 0.0) * (1 - 1e-9), dtype=np.float64)
+
+    @staticmethod
+    def _weighted(spends: Sequence[tuple[Pair, int]], a: float) -> tuple[Array, Array, Array]:
+        """Return each epsilon, its count, and ``count / cosh^2(a eps)``, rounded down."""
+        eps = np.array([pair.top() for pair, _ in spends])
+        counts = np.array([times for _, times in spends], dtype=np.float64)
+        far = np.exp(-2 * a * eps)
+        return eps, counts, counts * 4 * far / (1 + far) ** 2 * (1 - 64 * UNIT * (1 + a * eps))
 
     @staticmethod
     def _excess(eps: Array, counts: Array, a: float, starts: Array, stops: Array) -> Array:

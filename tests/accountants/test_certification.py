@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from accountants import (
     measure,
     tightest,
 )
+from accountants.numerics import totals
+from accountants.world import fold
 
 
 def different(kinds: list[type], count: int) -> Term:
@@ -98,6 +101,41 @@ def test_none_that_is_left_out_is_tighter(term: Term, delta: float) -> None:
     assert best is not None
     uppers = [answer.bounds.upper for answer in answers.values() if answer.bounds is not None]
     assert best.upper <= min(uppers) * (1 + 1e-12)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                [Laplace, Pure, Gaussian, lambda x: Laplace(Fraction(x).limit_denominator(50))]
+            ),
+            st.floats(0.01, 2),
+            st.integers(1, 5),
+        ),
+        min_size=2,
+        max_size=8,
+    )
+)
+@settings(max_examples=50, deadline=None)
+def test_many_losses_at_once_leave_the_state_of_one_after_another(drawn: list[Any]) -> None:
+    spends = totals((kind(x), times) for kind, x, times in drawn)
+    for accountant in ACCOUNTANTS:
+        one = accountant.start()
+        for loss, times in spends.items():
+            one = accountant.compose(one, loss, times)
+        assert fold(accountant, accountant.start(), spends) == one
+
+
+def test_an_accountant_with_a_composition_of_its_own_is_asked_for_each_loss() -> None:
+    seen = []
+
+    class Own(Basic):
+        def compose(self, state: Any, loss: Any, times: int = 1) -> Any:
+            seen.append(loss)
+            return super().compose(state, loss, times)
+
+    measure(different([Laplace], 5), Own(), delta=1e-6)
+    assert len(seen) == 5
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.001])

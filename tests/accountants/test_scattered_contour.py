@@ -93,15 +93,27 @@ def test_many_pairs_at_once_are_below_their_bound(kind: type, tilt: float, large
     stops = np.append(starts[1:], 2 * starts[-1])
     bounds = kind.decays_between(pairs, tilt, starts, stops)
     a, total = tilt + 0.5, float(times.sum())
-    for share in (0.0, 0.2, 0.5, 0.8, 1.0):
-        t = starts + share * (stops - starts)
+
+    def exact(t: np.ndarray) -> np.ndarray:
         w, e = a + 1j * t[:, None], epsilons
         if kind is ResponsePair:
             ratios = np.abs(np.cosh(w * e)) / np.cosh(a * e)
         else:
             here = np.cosh(a * e) + np.sinh(a * e) / (2 * a)
             ratios = np.abs(np.cosh(w * e) + np.sinh(w * e) / (2 * w)) / here
-        assert np.all(np.log(ratios) @ times <= bounds + 1e-12 * total)
+        return np.log(ratios) @ times
+
+    for share in (0.0, 0.2, 0.5, 0.8, 1.0):
+        assert np.all(exact(starts + share * (stops - starts)) <= bounds + 1e-12 * total)
+    # the same at all points of a grid, close enough together to tell the phases
+    step = 0.3 / largest
+    on_grid = kind.grid_decays(pairs, tilt, step, 700)
+    assert on_grid is not None
+    assert np.all(exact(step * np.arange(700)) <= on_grid + 1e-12 * total)
+    assert np.all(on_grid[:2] >= -total)
+    if largest <= 0.02:
+        assert np.all(on_grid[30:] < -0.1 * total)
+    assert kind.grid_decays(pairs, tilt, 0.6 / largest, 700) is None
     # of pairs that do not agree little is left, up to where they are followed
     followed = slice(260, 790)
     if largest <= 0.02:
