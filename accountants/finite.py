@@ -59,7 +59,7 @@ class FinitePair(Pair):
     multiple
         d where every loss is an integer multiple of d.
     loss_error
-        Relative error of each loss, at most a few units.
+        Error of each loss, over the largest of all, at most a few units but for integrals' losses.
 
     Examples
     --------
@@ -220,11 +220,12 @@ class FinitePair(Pair):
         # a sum by halves of blocks of 128
         steps = 48 + min(len(losses), 64) + 4 * largest
         # an exponent's own rounding counts even where its exponential is next to 1
-        shaken = 4 * UNIT + 2 * self.loss_error
+        shaken = 4 * UNIT * np.abs(points) * (np.abs(losses) @ p)
+        shaken = shaken + 2 * self.loss_error * largest * p.sum()
         steps = steps + largest * self.loss_error / UNIT
         # error of the masses and of each term; then of the exponents, |z l| each
         wrong = (np.abs(terms) @ p) * (self.error + steps * UNIT)
-        wrong = wrong + shaken * (np.abs(points) * (np.abs(losses) @ p)) * (1 + 1e-9)
+        wrong = wrong + shaken * (1 + 1e-9)
         return log1p(np.asarray((terms * p).sum(axis=1), dtype=np.complex128), wrong)
 
     def _far(self, points: Complex, shift: Array) -> tuple[Complex, Array]:

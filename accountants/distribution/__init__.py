@@ -44,7 +44,7 @@ from accountants.errors import (
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.losses.sampling import SampledGaussianPair
+from accountants.losses.sampling import SampledGaussianPair, SampledPair
 from accountants.numerics import (
     UNIT,
     Array,
@@ -408,6 +408,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
             _on_pieces,
             _sum_of_parts,
             _spread,
+            _finely,
         ):
             # narrow enough: nothing else is asked
             if bounds is not None and not _wide(bounds.lower, bounds.upper):
@@ -657,8 +658,28 @@ def _scattered(
     spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds | None:
     """Return the bracket of atoms that lie anywhere, spread over a fine lattice."""
-    if not _atomic(spends):
+    return _spread_finely(spends, delta, bounds, most) if _atomic(spends) else None
+
+
+def _finely(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the same of other losses, where a lattice by itself leaves too much."""
+    if bounds is None or bounds.upper - bounds.lower <= _FINE * bounds.upper:
         return None
+    cheap = all(isinstance(_forward(pair), SampledPair) for pair, _ in spends)
+    few = cheap or sum(times for _, times in spends) <= _FEW_SPREADS
+    return _spread_finely(spends, delta, bounds, most) if few and not _atomic(spends) else None
+
+
+_FEW_SPREADS = 1000
+"""Of more copies of pairs whose tails take long a fine lattice gains too little."""
+
+
+def _spread_finely(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket of losses that lie anywhere, spread over a fine lattice."""
     from accountants.distribution import enumeration, lattice  # here: most questions do without
 
     if len(spends) > _TRANSFORMS:
@@ -666,7 +687,7 @@ def _scattered(
     if not _spreadable(spends):
         return None
     try:
-        return lattice.scattered(spends, delta)
+        return lattice.scattered(spends, delta, bounds or Bounds(0.0, most))
     except InapplicableError:
         return None
 
@@ -681,7 +702,8 @@ def _scattered_soon(
 
 
 def _many_to_spread(spends: contour.Spends) -> bool:
-    return _spreadable(spends) and _count_of_atoms(spends) > _FEW_ATOMS
+    few = _atomic(spends) and _spreadable(spends)
+    return few and _count_of_atoms(spends) > _FEW_ATOMS
 
 
 _FEW_ATOMS = 64
@@ -689,12 +711,11 @@ _FEW_ATOMS = 64
 
 
 def _spreadable(spends: contour.Spends) -> bool:
-    """Whether these are a few pairs of atoms alone, paid not too many times."""
-    few = len(spends) <= _TRANSFORMS and sum(times for _, times in spends) <= _SPREADS
-    return few and _atomic(spends)
+    """Whether these are a few pairs, paid not too many times."""
+    return len(spends) <= _TRANSFORMS and sum(times for _, times in spends) <= _SPREADS
 
 
-_SPREADS = 1000
+_SPREADS = 20_000
 """Of more copies the moments decay."""
 
 

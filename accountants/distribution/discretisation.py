@@ -51,6 +51,8 @@ class Cells:
         The cells' masses under P and under Q.
     under, over
         The mass under P below all cells, and above them.
+    beyond
+        The mass under Q above them.
     faint
         Where the mass under Q is too small or too blurred to place a cell by its mean.
     """
@@ -59,6 +61,7 @@ class Cells:
     q: Array
     under: float
     over: float
+    beyond: float
     faint: Flags
 
     @property
@@ -95,7 +98,7 @@ def cells(pair: Pair, edges: Array) -> Cells:
         # of a cell
         blurred = 4 * UNIT * (p_tail / p + q_tail / q) > (edges[1:] - edges[:-1]) / 4
     faint = (blurred & (p > 0)) | (q_tail < _FAINT)
-    return Cells(p, q, float(p_below[0]), float(p_above[-1]), faint)
+    return Cells(p, q, float(p_below[0]), float(p_above[-1]), float(q_above[-1]), faint)
 
 
 def _differences(below: Array, above: Array, left: int) -> tuple[Array, Array]:
@@ -190,10 +193,22 @@ def law_above(pair: Pair, grid: Grid, tilt: float, slack: float) -> Law:
     slack
         The lattice is moved up by so much, so that atoms on it but for rounding are below it.
     """
-    edges, h = grid.points(), grid.step
+    edges = grid.points()
     laid = cells(pair, edges)
-    # of each cell: how far its mean lies from the point on its left, in integer steps and a rest
     # the slack moves the lattice up first, which is outward for an upper law
+    masses, strays, _ = _spread_cells(laid, edges, grid.step, slack)
+    # what lies above the grid has infinite loss: it is added to delta
+    lost = 0.0 if edges[-1] >= pair.top() else laid.over * (1 + 1e-9) + 1e-300
+    return _law(pair, grid, masses, strays, tilt, (grid.anchor, slack), lost, laid.turns)
+
+
+def _spread_cells(laid: Cells, edges: Array, h: float, slack: float) -> tuple[Array, Array, Array]:
+    """Return the masses of cells at the points beside each, and those misplaced down, and up.
+
+    They begin at the point before the first edge and end at the one after the last. Masses
+    misplaced are kept as errors (`Law.stray`), at the points to which they are moved.
+    """
+    # of each cell: how far its mean lies from the point on its left, in integer steps and a rest
     away = laid.means(edges[:-1]) - slack
     # a mean outside of its cell, by rounding, is placed in the cell beside it; without a mean the
     # mass goes wholly to the right, its largest loss
@@ -202,20 +217,50 @@ def law_above(pair: Pair, grid: Grid, tilt: float, slack: float) -> Law:
     # two atoms around the mean of r under Q with the same mass under P and under Q: weight u of P
     # to the right solves (1 - u) + u e^-h = e^-within
     share = np.expm1(-np.clip(within, 0.0, h)) / math.expm1(-h)  # what goes to the right
-    masses = np.zeros(len(edges) + 2)  # from one point before the first edge to one after the last
+    masses = np.zeros(len(edges) + 2)
     at = np.arange(1, len(edges)) + moved.astype(int)
     masses += np.bincount(at, laid.p * (1 - share), len(masses))
     masses += np.bincount(at + 1, laid.p * share, len(masses))
     # losses below the grid move up to its first edge: outward
     masses[1] += laid.under
-    # a mean more than one cell away breaks the spread; the mass that it misplaces is kept as an
-    # error
-    stray = (within > h * (1 + 1e-9)) & (laid.p > 0)
-    strays = np.zeros(len(masses) if np.any(stray) else 0)
-    np.add.at(strays, at[stray] + 1, laid.p[stray])
-    # what lies above the grid has infinite loss: it is added to delta
-    lost = 0.0 if edges[-1] >= pair.top() else laid.over * (1 + 1e-9) + 1e-300
-    return _law(pair, grid, masses, strays, tilt, (grid.anchor, slack), lost, laid.turns)
+    # a mean more than one cell away breaks the spread
+    strays = []
+    for far in (within > h * (1 + 1e-9), laid.faint | (within < -1e-9 * h)):
+        some = far & (laid.p > 0)
+        each = np.zeros(len(masses) if np.any(some) else 0)
+        np.add.at(each, at[some] + 1, laid.p[some])
+        strays.append(each)
+    return masses, strays[0], strays[1]
+
+
+def laws_of_spread_cells(
+    pair: Pair, grid: Grid, tilt: float
+) -> tuple[Law, Law, tuple[float, float]]:
+    """Return the law of a pair of which each loss is spread over the points beside it.
+
+    The second law has the same masses, as an estimate from below: masses that are not where such
+    spreading puts them are its errors. Losses above the grid are put on its last point and at
+    infinity, so that the masses under P and under Q are kept as well; what is at infinity is
+    `Law.lost`. The last numbers returned are that rounded down, and the mass above the grid.
+    """
+    edges = grid.points()
+    laid = cells(pair, edges)
+    masses, down, up = _spread_cells(laid, edges, grid.step, 0.0)
+    least = most = 0.0
+    if edges[-1] < pair.top():
+        held = math.exp(min(700.0, float(edges[-1]))) * laid.beyond
+        wrong = (pair.tail_error() + 8 * UNIT * (4 + abs(float(edges[-1])))) * (laid.over + held)
+        masses[-2] += min(held, laid.over)
+        most = max(0.0, laid.over - held) + wrong + 1e-300
+        least = max(0.0, laid.over - held - wrong - 1e-300)
+    above = _law(pair, grid, masses, down, tilt, (grid.anchor, 0.0), most, laid.turns)
+    # of cells whose mean lies beside them by rounding, the sums telescope but for as much again
+    above = evolve(above, tail_error=3 * above.tail_error)
+    if laid.under > 0 or len(up):
+        up = up if len(up) else np.zeros(len(masses))
+        up[1] += laid.under
+    stray = _total(up, tilt, above.centre - above.first, above.log_mass)
+    return above, evolve(above, stray=stray, lost=0.0), (least, laid.over * (1 + 1e-9) + 1e-300)
 
 
 def law_below(pair: Pair, grid: Grid, tilt: float) -> Law:

@@ -44,6 +44,7 @@ from accountants.distribution.discretisation import (
     law_below,
     law_of_atoms,
     laws_of_spread_atoms,
+    laws_of_spread_cells,
 )
 from accountants.distribution.tilting import (
     Cumulant,
@@ -53,6 +54,7 @@ from accountants.distribution.tilting import (
     Window,
     best_tilt,
     best_window,
+    capped_cumulant,
     choose_lattice,
     coarse_cumulants,
     cumulant,
@@ -64,6 +66,7 @@ from accountants.distribution.tilting import (
     upper_end,
 )
 from accountants.errors import DomainError, InapplicableError, integer
+from accountants.finite import FinitePair
 from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, totals
 from accountants.pair import Pair
 
@@ -171,7 +174,8 @@ def _errors(one: _Composed, around: Window, size: int, rest: float, side: int) -
     relative = rest + one.sum.error * _kernel(one.tilt, float(one.step), size)
     terms = [(math.log(relative), one.tilt)]
     # mass above a pair's own grid: an infinite loss, whatever eps is
-    lost = math.fsum(times * law.lost for law, times in one.laws)
+    some = math.fsum(times * math.log1p(-min(law.lost, 0.5)) for law, times in one.laws)
+    lost = min(-math.expm1(some), math.fsum(times * law.lost for law, times in one.laws))
     always = math.exp(math.log(lost) - one.scale) if lost else 0.0
     # what folds in adds to an upper law; it only lacks what lies beyond the window's end
     if one.folded and side > 0:
@@ -375,6 +379,8 @@ class _Plan:
     ----------
     windows
         The last ones that were made for many epsilons.
+    cap
+        Losses above this are put here and at infinity (`laws_of_spread_cells`).
     """
 
     counts: list[tuple[Pair, int]]
@@ -384,6 +390,38 @@ class _Plan:
     is_tight: bool
     exact: ExactLattice | None
     windows: deque[_Kept] = field(factory=lambda: deque(maxlen=_WINDOWS))
+    cap: float = math.inf
+
+    @property
+    def fall(self) -> float:
+        """Return how far below 0 the sum of all losses may be."""
+        return -sum(min(0.0, pair.bottom()) * times for pair, times in self.counts)
+
+    def up_to(self, reach: float, log_delta: float) -> tuple[_Plan, float]:
+        """Return the plan for epsilons up to ``reach``; and about the chance of infinite losses."""
+        cap = reach + self.fall
+        others = [(pair, n) for pair, n in self.counts if finite_of(pair) is None]
+        if not cap < 600 or len(self.counts) > _MOST_CAPPED:
+            return self, 0.0
+        ends = [(low, min(high, cap)) for low, high in _ends(self.counts, log_delta)]
+        if not any(pair.top() > cap for pair, _ in others):
+            return self, 0.0
+        point, lost = np.array([cap]), 0.0
+        for pair, times in others:
+            p, q = (float(each[0]) for each in pair.above(point))
+            lost += times * max(0.0, p - math.exp(cap) * q)
+        low = sum(float(n) * end[0] for (_, n), end in zip(self.counts, ends, strict=True))
+        high = sum(float(n) * end[1] for (_, n), end in zip(self.counts, ends, strict=True))
+        capped = capped_cumulant(self.counts, ends, cap)
+        empty: deque[_Kept] = deque(maxlen=_WINDOWS)  # those of the plan are of other laws
+        return evolve(self, cumulant=capped, span=(low, high), cap=cap, windows=empty), lost
+
+    def _ends(self, log_delta: float) -> Ends:
+        found = _ends(self.counts, log_delta)
+        return [
+            (low, high if finite_of(pair) else min(high, self.cap))
+            for (pair, _), (low, high) in zip(self.counts, found, strict=True)
+        ]
 
     def for_delta(self, log_delta: float, low: float | None) -> tuple[Window, Ends]:
         """Return the window around the root of delta, or from ``low`` on, and the pairs' ends."""
@@ -392,7 +430,7 @@ class _Plan:
             return (moment - log_delta + chernoff_factor(c)) / c
 
         tilt, _ = best_tilt(self.cumulant, score, self._coarse)
-        return self._window(tilt, _ends(self.counts, log_delta), low)
+        return self._window(tilt, self._ends(log_delta), low)
 
     def for_epsilon(self, epsilon_: float) -> tuple[Window, Ends]:
         """Return the window from an epsilon on, and the pairs' ends."""
@@ -401,7 +439,7 @@ class _Plan:
             return moment - c * epsilon_ + chernoff_factor(c)
 
         tilt, log_delta = best_tilt(self.cumulant, score, self._coarse)
-        return self._window(tilt, _ends(self.counts, min(log_delta, 0.0) - 8), epsilon_)
+        return self._window(tilt, self._ends(min(log_delta, 0.0) - 8), epsilon_)
 
     def _window(self, tilt: float, ends: Ends, low: float | None) -> tuple[Window, Ends]:
         # from one loss to the next the tilted mass must stay within the floats, and where losses
@@ -486,30 +524,43 @@ def _ends(counts: list[tuple[Pair, int]], log_delta: float) -> Ends:
 
 
 # -----------------------------------------------------------------------------
-# Atoms that lie anywhere, spread over a fine lattice: the upper law serves from below as well.
+# Losses that lie anywhere, spread over a fine lattice: the upper law serves from below as well.
 #
-# Let U be the hockey-stick of a composition in which every atom l is spread over the points a and
-# ``b = a + h`` beside it (`laws_of_spread_atoms`). What one of the k spreads adds, given the sum R
-# of all other losses, is the gap between a chord and ``(1 - e^{eps - R - L})_+``, convex in e^-L
-# and of a bend at ``L = eps - R`` alone: 0 where the bend is not between a and b, else at most the
-# gap where it is at l, ``u (1 - e^{l - b})``, u the share of b. With ``l = a + t h`` it is
-# ``u <= t / (1 - h/2)``, so the gap is at most ``t (1 - t) h / (1 - h/2) <= h / (4 - 2h)``. Replace
-# the k copies one by one. Let A be the event that the bend is between a and b. There the sum S of
-# all losses, all of them spread, is off from eps by h at most, and by what spreading moves the
-# other ones, D. Given all atoms, D is a sum of less than k independent moves, each in an interval
-# of length h and of a mean of at most ``h^2 / 6``. By Hoeffding's inequality (1963, Thm 2) it is
-# beyond ``m h + k h^2 / 6`` with probability ``2 e^{-2 m^2 / k}`` at most, whatever the atoms, so
-# that ``P(A) (1 - 2 e^{-2 m^2 / k}) <= P(|S - eps| <= w)``, ``w = (m + 1) h + k h^2 / 6``, and
+# Let U be the hockey-stick of a composition in which every loss l is spread over the points a and
+# ``b = a + h`` beside it, so that its mass under P and that under Q are kept
+# (`laws_of_spread_atoms`, `laws_of_spread_cells`). Let S be the sum of the k losses, S' that of the
+# spread ones, and ``D = S' - S``. Given all losses the moves D_i are independent, each in an
+# interval of length h, with ``E e^{-D_i} = 1`` and so with a mean in [0, h^2/6]: D has a mean of at
+# most ``m = k h^2 / 6`` and, with ``s^2 = k h^2 / 4``, ``E e^{t (D - E D)} <= e^{t^2 s^2 / 2}``
+# (Hoeffding 1963, Thm 2). The same holds of -D under the law that is tilted by ``e^{-D}``.
 #
-# ``U(eps) - k h / (4 - 2h) P(|S - eps| <= w) / (1 - 2 e^{-2 m^2 / k}) <= delta(eps) <= U(eps)``.
+# Where S = eps - y, y >= 0, spreading adds ``E (1 - e^{y - D})_+ <= E (D - y)_+``. Where S is ``eps
+# + y`` it adds ``E (e^{-y - D} - 1)_+`` (as ``E e^{-D} = 1``), which is ``e^{-y} E' (1 - e^{y +
+# D})_+ <= E' (-D - y)_+``, E' being the tilted mean. With ``y = m + v s`` both are at most ``s
+# (sqrt(1 + v^2) - v) / 2`` (Scarf 1958: mean and variance), and ``s min_t e^{t^2/2 - tv} / (e t)``,
+# as ``u <= e^{tu - 1} / t``. Times ``e^{v^2 / 2.5}`` the former is at most s/2 for 0 <= v <= 1.8
+# and the latter beyond. With ``w = m / s <= 1/20`` and ``T = 1.25 (1 + w) s^2`` it follows that
+# what is added is at most ``C e^{-y^2 / 2T}``, ``C = (s / 2) (1 + w + w^2) e^{w / 2.5}``, for all y
+# >= 0: for ``v < 0``, which is at least -w, Scarf's bound is ``s (1 + w + w^2) / 2`` at most, and
+# ``(v + w)^2 <= (1 + w) (v^2 + w)``.
 #
-# The last probability is of the order of w: both ends are ``O(k^{3/2} h^2)`` apart, wherever the
-# atoms lie. D is never beyond ``(k - 1) h``, without Hoeffding.
+# The law of S is not known, that of S' is. By Jensen's inequality for the exponential function,
+# with ``E (eps - S - D)^2 <= (1 + w) y^2 + (1 + w + w^2) s^2`` given S, and ``T' = (1 + w) T``, it
+# is ``E e^{-(eps - S')^2 / 2T'} >= e^{-y^2 / 2T} e^{-(1 + w + w^2) / (2.5 (1 + w)^2)}``. So
+#
+# ``U(eps) - C e^{0.4} E e^{-(S' - eps)^2 / 2T'} <= delta(eps) <= U(eps)``.
+#
+# The expectation is of the order of s: both ends are ``O(k h^2)`` apart, wherever losses lie.
+#
+# First of all, losses beyond the last point y of a pair's own lattice are put on y and at infinity.
+# As the others' sum, of which nothing else is spread yet, is never below ``eps - y``, that adds
+# nothing: the hockey-stick is linear in dP/dQ from there on. So there is a chance of infinite
+# losses, which is known (`Spread.certain`).
 
 
 @frozen(slots=False, eq=False)
 class Spread:
-    """A composition of atoms that are spread over a lattice, in a window."""
+    """A composition of losses that are spread over a lattice, in a window."""
 
     above: Profile
     below: Profile
@@ -517,52 +568,53 @@ class Spread:
     count: int
     moved: float
     """By how much the lower law's losses are less than the upper one's."""
-
-    @cached_property
-    def _reach(self) -> tuple[float, float]:
-        """Return ``m + 1`` and ``1 / (1 - 2 e^{-2 m^2 / k})``, m about the best."""
-        k = self.count
-        best = float(k), 1.0
-        for m in range(1, min(k, 8 * math.isqrt(k) + 8)):
-            seldom = 2 * math.exp(-2 * m * m / k)
-            if seldom < 1 and (m + 1) / (1 - seldom) < best[0] * best[1]:
-                best = m + 1.0, (1 + 1e-12) / (1 - seldom)
-        return best
+    certain: float
+    """The probability of an infinite loss, less what losses beyond the lattice may add wrongly."""
+    blurred: float
+    """By how much the tilted sum of masses in `gain` may be off."""
+    reach: float
+    """The lower bounds hold up to this epsilon."""
 
     def gain(self, epsilon: float) -> float:
         """Return a bound of what spreading has added to delta."""
-        h, profile = self.above.step, self.above
-        steps, factor = self._reach
-        reach = steps * h + self.count * h * h / 6 + self.moved
-        reach += 4 * profile.slack + 1e-12 * (1 + abs(epsilon))
-        first = math.floor((epsilon - reach - profile.start) / h) - 2
+        h, profile, one = self.above.step, self.above, self.composed
+        deviation = h * math.sqrt(self.count) / 2
+        w = math.sqrt(self.count) * h / 3
+        width = math.sqrt(1.25) * (1 + w) * deviation
+        tilt = one.tilt
+        slip = self.moved + 4 * profile.slack + 1e-12 * (1 + abs(epsilon))
+        reach = 9 * width + slip
+        first = math.floor((epsilon - reach - profile.start) / h) - 1
         last = math.ceil((epsilon + reach - profile.start) / h) + 1
-        if not (first >= 0 and h <= 0.5):
+        if not (first >= 0 and h <= 0.1 and w <= 0.05 and tilt * width <= h):
             return 1.0
-        p = profile.p_tail
-        beyond = float(p[last]) if last < len(p) else 0.0
-        mass = float(p[first]) - beyond + profile.rounding * (float(p[first]) + beyond)
-        # each mass's own error, by which the one of a point that is not here would be less
-        tilt = self.composed.tilt
-        mass += self.composed.sum.error * (last - first + 1) * math.exp(-tilt * first)
-        if not mass > 0:
-            return 0.0
-        log = math.log(mass * factor * self.count * h / (4 - 2 * h)) + profile.scale + profile.blur
+        v = np.arange(first, min(last, first + len(one.sum.masses) - 1) + 1)
+        masses = one.sum.masses[(one.base + v) % len(one.sum.masses)] + one.sum.error
+        away = np.maximum(0.0, np.abs(profile.start + h * v - epsilon) - slip) / width
+        total = float((masses * np.exp(-tilt * (v - first))) @ np.exp(-away * away / 2))
+        # what is farther weighs less than e^-40.5, or left of here e^{9 tilt} times as much; and by
+        # how much tails, and so the weighted sum, may be off
+        total += math.exp(9 * tilt * width / h - 40) + self.blurred
+        constant = deviation / 2 * (1 + w + w * w) * math.exp(0.4 + w / 2.5)
+        log = math.log(total * constant) - tilt * first + profile.scale + profile.blur
         return math.exp(min(0.0, log + 1e-9))
 
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """Return bounds of delta."""
-        low = self.below.at(epsilon) - self.gain(epsilon) * (1 + 1e-12)
-        return max(0.0, low * (1 - 1e-14)), self.above.at(epsilon)
+        if epsilon > self.reach:
+            return 0.0, self.above.at(epsilon)
+        low = max(0.0, self.below.at(epsilon) - self.gain(epsilon) * (1 + 1e-12)) + self.certain
+        return max(0.0, float(low) * (1 - 1e-14)), self.above.at(epsilon)
 
     def lower(self, delta: float) -> float:
         """Return an epsilon at which delta is seen to be larger; 0 where none is found."""
-        root = self.below.root(delta)
+        rest = delta - self.certain
+        root = self.below.root(rest) if rest > 0 else 0.0
         if not root > 0:
             return 0.0
         step = 4 * self.above.step
-        fall = math.log(max(self.below.at(root - step), 1e-300) / delta) / step
-        away = self.gain(root) / (delta * max(fall, 1e-6)) * 1.001 + 1e-14 * (1 + root)
+        fall = math.log(max(self.below.at(root - step), 1e-300) / rest) / step
+        away = self.gain(root) / (rest * max(fall, 1e-6)) * 1.001 + 1e-14 * (1 + root)
         for _ in range(12):
             if root - away <= 0:
                 return 0.0
@@ -572,23 +624,23 @@ class Spread:
         return 0.0
 
 
-def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread | None:
-    """Return the composition on a lattice of a transform's length; None where it is of no use."""
-    found = [(finite_of(pair), times) for pair, times in plan.counts]
-    # none of the pairs, or not all of them, may be of atoms
-    pairs = [(pair, times) for pair, times in found if pair is not None]
-    if len(pairs) < len(found):
-        return None
-    count = sum(times for _, times in pairs)
-    # atoms that hardly ever matter are not followed
+def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread:
+    """Return the composition on a lattice of a transform's length."""
+    found = [(finite_of(pair) or pair, times) for pair, times in plan.counts]
+    count = sum(times for _, times in found)
+    # losses that hardly ever matter are not followed
     share = math.exp(-45) / count
     floors = [
         tilted_floor(pair, around.tilt, low, high, share)
         for (pair, _), (low, high) in zip(plan.counts, ends, strict=True)
     ]
-    widest = max(pair.losses[-1] - floor for (pair, _), floor in zip(pairs, floors, strict=True))
+    tops = [
+        pair.losses[-1] if isinstance(pair, FinitePair) else high
+        for (pair, _), (_, high) in zip(found, ends, strict=True)
+    ]
+    widest = max(top - floor for top, floor in zip(tops, floors, strict=True))
     # as many points before what is asked for as `Spread.gain` looks at
-    before = 8 + min(count, 3 * math.isqrt(count) + 8)
+    before = 16 + 6 * (math.isqrt(count) + 1)
     spare = min(size // 2, 6 * count + 8 + before)
     step = max(around.width / (size - spare), widest / (size - 8), 1e-300)
     around = evolve(
@@ -601,10 +653,21 @@ def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread | N
     tilt = around.tilt * step
     above: list[tuple[Law, int]] = []
     below: list[tuple[Law, int]] = []
-    for (pair, times), floor in zip(pairs, floors, strict=True):
-        grid = Grid(max(floor, pair.losses[0]), step, 0, 0)
-        for laws, law in zip((above, below), laws_of_spread_atoms(pair, grid, tilt), strict=True):
-            laws.append((law, times))
+    finite = wrong = 0.0
+    for (pair, times), floor, top in zip(found, floors, tops, strict=True):
+        if isinstance(pair, FinitePair):
+            upper_law, lower_law = laws_of_spread_atoms(
+                pair, Grid(max(floor, pair.losses[0]), step, 0, 0), tilt
+            )
+        else:
+            grid = Grid(floor, step, 0, math.ceil((top - floor) / step) + 1)
+            upper_law, lower_law, (least, beyond) = laws_of_spread_cells(pair, grid, tilt)
+            if top >= plan.cap:  # no sum of the others is farther below 0 than `plan.fall`
+                finite += times * math.log1p(-least)
+            else:
+                wrong += times * beyond
+        above.append((upper_law, times))
+        below.append((lower_law, times))
     # the same masses, in other places
     upper = _composed(above, around, step, size)
     lower = _composed(below, around, step, size, upper.sum)
@@ -614,10 +677,22 @@ def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread | N
         times * (one.offset[1] - other.offset[1])
         for (one, times), (other, _) in zip(above, below, strict=True)
     )
-    return Spread(*profiles, upper, count, moved * (1 + 1e-9))
+    certain = -math.expm1(finite) * (1 - 1e-13) - wrong * (1 + 1e-9)
+    # a share takes as many more digits as a cell has points; strays are where they should not be
+    blurred = math.fsum(
+        times * (64 * one.tail_error * (1 + 1 / step) + 8 * (one.stray + other.stray))
+        for (one, times), (other, _) in zip(above, below, strict=True)
+    )
+    return Spread(
+        *profiles, upper, count, moved * (1 + 1e-9), certain, blurred, plan.cap - plan.fall
+    )
 
 
 _SIZES = (2**17, 2**20)
+_ROUGH = 2**14
+"""A transform of this length tells about up to where the others need to go."""
+
+_TIMES = 8
 _NARROW = 1e-8
 """A bracket of epsilon that is relatively narrower needs no longer transform."""
 
@@ -626,28 +701,57 @@ _NARROWER = 3e-7
 """A bracket of delta that is relatively narrower needs none either."""
 
 
-def scattered(spends: Spends, delta: float) -> Bounds | None:
-    """Return a bracket of epsilon of atoms that lie anywhere; None where none is of use."""
+def scattered(spends: Spends, delta: float, known: Bounds) -> Bounds | None:
+    """Return a bracket of epsilon of losses that lie anywhere; None where none is of use.
+
+    Parameters
+    ----------
+    known
+        Ends that hold.
+    """
     plan = _plan(tuple(spends))
     if not plan.counts or not 0 < delta < 1:
         return None
-    lower, upper = 0.0, math.inf
-    around, ends = plan.for_delta(math.log(delta), None)
-    for size in _SIZES:
-        made = _spread_in(plan, ends, around, size)
-        if made is None:
-            return None
-        upper = min(upper, made.above.root(delta))
-        lower = max(lower, made.lower(delta))
-        if upper - lower <= _NARROW * (1 + upper):
+    lower, upper = known.lower, known.upper
+    capped, lost = plan.up_to(upper, math.log(delta))
+    # the lower a cap, the narrower a window
+    count = sum(times for _, times in plan.counts)
+    short = min(max(_ROUGH, 1 << math.ceil(math.log2(16 * count))), _SIZES[0])
+    for _ in range(_TIMES if capped is not plan else 0):
+        before = upper
+        lower, upper = _narrowed(capped, delta, delta - lost, short, lower, upper)
+        capped, lost = plan.up_to(upper, math.log(delta))
+        if before - upper <= 0.01 * (upper - lower):
             break
+    for size in _SIZES:
+        if not lower < upper or upper - lower <= _NARROW * (1 + upper):
+            break
+        lower, upper = _narrowed(capped, delta, delta - lost, size, lower, upper)
+        capped, lost = plan.up_to(upper, math.log(delta))
     if not upper < math.inf:
         return None
     return bracket(lower if plan.is_tight else 0.0, min(upper, plan.top))
 
 
+def _narrowed(
+    plan: _Plan, delta: float, rest: float, size: int, lower: float, upper: float
+) -> tuple[float, float]:
+    """Return the ends, narrower by one transform, or by two where the first begins too late."""
+    low = None
+    for _ in range(2):
+        around, ends = plan.for_delta(math.log(max(rest, 1e-9 * delta)), low)
+        made = _spread_in(plan, ends, around, size)
+        root = made.above.root(delta)
+        upper = min(upper, root)
+        lower = max(lower, min(made.lower(delta), made.reach))
+        if around.low <= max(lower, 0.0) or root > around.low + made.above.step:
+            break
+        low = min(lower, around.low)
+    return lower, upper
+
+
 def scattered_profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
-    """Return bounds of delta of atoms that lie anywhere; None of other pairs."""
+    """Return bounds of delta of losses that lie anywhere."""
     known = tuple(spends)
     plan = _plan(known)
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
@@ -660,8 +764,6 @@ def scattered_profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | 
         for start, size in ((apart * math.floor(least / apart), _KEPT), (least, _SIZES[-1])):
             make = _kept if size == _KEPT else _spread_from
             made = make(known, start, size)
-            if made is None:
-                return None
             for i in todo[done:]:
                 ends = made.bounds(float(epsilons[i]))
                 low[i], high[i] = max(low[i], ends[0]), min(high[i], ends[1])
@@ -674,11 +776,14 @@ def scattered_profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | 
     return (low if plan.is_tight else np.zeros(len(low))), high
 
 
-def _spread_from(spends: tuple[tuple[Pair, int], ...], start: float, size: int) -> Spread | None:
+def _spread_from(spends: tuple[tuple[Pair, int], ...], start: float, size: int) -> Spread:
     plan = _plan(spends)
     around, ends = plan.for_epsilon(start)
     return _spread_in(plan, ends, around, size)
 
+
+_MOST_CAPPED = 16
+"""Of more pairs the capped moments take too long."""
 
 _KEPT = 2**18
 _kept = lru_cache(maxsize=8)(_spread_from)

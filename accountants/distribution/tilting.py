@@ -92,7 +92,15 @@ def _quantile(holds: Callable[[Array], Flags], pair: Pair) -> float:
 
 def cumulant(spends: Spends, ends: Ends) -> Cumulant:
     """Return ``c -> log E_P e^{cL}`` of the composition, roughly."""
-    has_moments = [pair.log_moment(np.array([0.5 + 0j])) is not None for pair, _ in spends]
+    return capped_cumulant(spends, ends, math.inf)
+
+
+def capped_cumulant(spends: Spends, ends: Ends, cap: float) -> Cumulant:
+    """Return the same where losses above ``cap`` are put on it as often as under Q."""
+    has_moments = [
+        high < cap and pair.log_moment(np.array([0.5 + 0j])) is not None
+        for (pair, _), (_, high) in zip(spends, ends, strict=True)
+    ]
     families = by_class(
         spend for spend, is_known in zip(spends, has_moments, strict=True) if is_known
     )
@@ -130,8 +138,13 @@ def _sketch(pair: Pair, low: float, high: float) -> tuple[Array, Array]:
     with np.errstate(all="ignore"):
         # log(p / q) is the loss of a cell's mean ratio, which lies within the cell
         means = np.where(q > 0, np.log(p) - np.log(q), edges[1:])
-        losses = np.clip(means, edges[:-1], edges[1:])[occupied]
-    return losses, np.log(p[occupied])
+        losses = np.clip(means, edges[:-1], edges[1:])
+    losses, p = losses[occupied], p[occupied]
+    over, beyond = (float(tail[-1]) for tail in pair.above(edges))
+    if beyond > 0 and edges[-1] < 600:
+        losses = np.append(losses, edges[-1])
+        p = np.append(p, max(1e-300, min(over, math.exp(edges[-1]) * beyond)))
+    return losses, np.log(p)
 
 
 def coarse_cumulants(sum_: Cumulant, scale: float) -> tuple[Array, Array]:
@@ -411,7 +424,8 @@ def _placed(pair: FinitePair, step: float) -> Atoms:
     index = np.rint((losses - anchor) / step)
     # the losses' own error, and the rounding of the difference computed here
     rounding = 4 * UNIT * (np.abs(anchor) + np.abs(index * step) + np.abs(losses))
-    missed = np.abs(losses - (anchor + index * step)) + pair.loss_error * np.abs(losses) + rounding
+    missed = np.abs(losses - (anchor + index * step)) + rounding
+    missed = missed + pair.loss_error * np.abs(losses).max()
     return Atoms(pair, anchor, step, index.astype(np.int64), float(missed.max()))
 
 

@@ -1040,6 +1040,8 @@ def _of_three(mu: float, rate: float) -> FinitePair | None:
         np.concatenate([q[::-1], p]),
         np.concatenate([p[::-1], q]),
         error,
+        # a loss is the logarithm of a quotient of two such masses: it is off by the errors of both
+        loss_error=(2 * error + 8 * UNIT * (1 + largest)) / float(losses[-1]),
     )
 
 

@@ -28,7 +28,8 @@ from accountants.finite import FinitePair
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
-from accountants.numerics import Array
+from accountants.losses.sampling import sampled_pair
+from accountants.numerics import Array, Bounds
 from accountants.pair import Pair
 
 # --- truths
@@ -502,7 +503,6 @@ def test_spread_atoms_hold_all_outcomes_on_any_lattice(
                 )
                 around, ends = plan.for_epsilon(epsilon)
                 made = lattice._spread_in(plan, ends, around, size)
-                assert made is not None
                 low, high = made.bounds(epsilon)
                 assert low <= truth * (1 + 1e-12)
                 assert truth * (1 - 1e-12) <= high
@@ -519,7 +519,7 @@ def test_spread_atoms_hold_all_outcomes_on_any_lattice(
             truth = math.fsum(masses[some] * -np.expm1(epsilon - losses[some]))
             assert low <= truth * (1 + 1e-12)
             assert truth * (1 - 1e-12) <= high <= low * (1 + 4e-7)
-            bounds = lattice.scattered(spends, truth)
+            bounds = lattice.scattered(spends, truth, Bounds(0.0, plan.top))
             assert bounds is not None
             assert bounds.lower <= epsilon * (1 + 1e-12)
             assert epsilon * (1 - 1e-12) <= bounds.upper
@@ -533,8 +533,125 @@ def test_thousands_of_uneven_losses_leave_no_width() -> None:
         assert 0 < bounds.upper - bounds.lower <= 1e-7 * bounds.upper
 
 
-def test_other_pairs_than_atoms_have_no_scattered_bracket() -> None:
-    """Also where none of them is of atoms: each method passes on what is not its own."""
+def twice(laws: Any, epsilon: float) -> float:
+    """Return the hockey-stick of two steps: an integral of one step's, atoms and panels apart.
+
+    ``laws(x)`` are the density under Q of an outcome and its loss; panels are ``laws.panels``, and
+    ``laws.atoms`` are masses under Q and losses. One step's hockey-stick is a sum of the same kind.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+
+    def one(points: Any) -> Any:
+        total = np.zeros_like(points)
+        for mass, loss in laws.atoms:
+            total += mass * np.maximum(0.0, math.exp(loss) - np.exp(points))
+        edges = np.array(laws.panels)
+        # the outcome from which on the loss is larger cuts a panel in two
+        cut = np.clip(laws.outcome(points), edges[0], edges[-1])
+        for first, last in pairwise(edges):
+            begin = np.clip(cut, first, last)
+            half = (last - begin) / 2
+            x = begin[..., None] + half[..., None] * (1 + nodes)
+            density, loss = laws.density(x), laws.loss(x)
+            total += half * ((np.exp(loss) - np.exp(points)[..., None]) * density * weights).sum(-1)
+        return total
+
+    total = 0.0
+    for mass, loss in laws.atoms:
+        total += mass * math.exp(loss) * float(one(np.array([epsilon - loss]))[0])
+    # where the other step's least loss is just enough the integrand turns quickly
+    least = math.log1p(-laws.rate)
+    bend = [float(laws.outcome(np.array([epsilon - loss]))[0]) for _, loss in laws.atoms]
+    away = np.geomspace(1e-5, 1.0, 40)
+    turn = float(laws.outcome(np.array([epsilon - least]))[0])
+    bend += [*(turn - away), turn, *(turn + away)]
+    edges = np.unique(np.clip([*laws.panels, *bend], laws.panels[0], laws.panels[-1]))
+    for first, last in pairwise(edges):
+        x = first + (last - first) / 2 * (1 + nodes)
+        inner = one(epsilon - laws.loss(x))
+        total += (
+            (last - first) / 2 * float((weights * laws.density(x) * np.exp(laws.loss(x))) @ inner)
+        )
+    return total
+
+
+class SampledGaussianLaw:
+    atoms: tuple[tuple[float, float], ...] = ()
+
+    def __init__(self, mu: float, rate: float) -> None:
+        self.mu, self.rate = mu, rate
+        self.panels = np.linspace(-9.0, 9.0 + mu, 80)
+
+    def density(self, x: Any) -> Any:
+        return np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+    def loss(self, x: Any) -> Any:
+        return np.log1p(self.rate * np.expm1(self.mu * x - self.mu**2 / 2))
+
+    def outcome(self, loss: Any) -> Any:
+        with np.errstate(all="ignore"):
+            x = (np.log1p(np.expm1(loss) / self.rate) + self.mu**2 / 2) / self.mu
+        return np.where(np.isnan(x), -1e9, x)
+
+
+class SampledLaplaceLaw:
+    """Outcomes are the body's losses: two atoms, and between them a density."""
+
+    def __init__(self, size: float, rate: float) -> None:
+        self.size, self.rate = size, rate
+        self.panels = np.linspace(-size, size, 60)
+        ends = (self.loss(np.array(end)) for end in (-size, size))
+        self.atoms = tuple(
+            (mass, float(end)) for mass, end in zip((0.5, math.exp(-size) / 2), ends, strict=True)
+        )
+
+    def density(self, x: Any) -> Any:
+        return np.exp(-(x + self.size) / 2) / 4
+
+    def loss(self, x: Any) -> Any:
+        return np.log1p(self.rate * np.expm1(x))
+
+    def outcome(self, loss: Any) -> Any:
+        with np.errstate(all="ignore"):
+            x = np.log1p(np.expm1(loss) / self.rate)
+        return np.where(np.isnan(x), -1e9, x)
+
+
+@pytest.mark.parametrize(
+    ("pair", "laws"),
+    [
+        (sampled_pair(GaussianPair(2.5), 0.01), SampledGaussianLaw(2.5, 0.01)),
+        (sampled_pair(LaplacePair(4.0), 0.1), SampledLaplaceLaw(4.0, 0.1)),
+    ],
+)
+def test_any_losses_spread_over_any_lattice_hold_an_integral(pair: Any, laws: Any) -> None:
+    """Also where large losses are put on one point and at infinity."""
+    spends = ((pair, 2),)
+    with np.errstate(all="ignore"):
+        plan = lattice._plan(spends)
+        for epsilon in (0.02, 1.7):
+            truth, widths = twice(laws, epsilon), []
+            # about as often with a cap as without one
+            for size in (2**8, 2**13):
+                for reach in (epsilon, 1.3 * epsilon, math.inf):
+                    capped, lost = plan.up_to(reach, math.log(truth))
+                    rest = math.log(max(truth - lost, 1e-6 * truth))
+                    around, ends = capped.for_delta(rest, max(0.0, 0.5 * epsilon))
+                    made = lattice._spread_in(capped, ends, around, size)
+                    low, high = made.bounds(epsilon)
+                    assert low <= truth * (1 + 1e-9)
+                    assert truth * (1 - 1e-9) <= high
+                    widths.append((high - low) / truth)
+            assert min(widths[:3]) > 1e-7
+            assert min(widths[3:]) < min(widths[:3]) / 50
+            bounds = lattice.scattered(spends, truth, Bounds(0.0, 1 + 2 * epsilon))
+            assert bounds is not None
+            assert bounds.lower <= epsilon + 1e-8
+            assert epsilon - 1e-8 <= bounds.upper <= bounds.lower + 1e-7
+
+
+def test_what_has_no_atoms_is_passed_on() -> None:
+    """Also where none of the pairs is of atoms: each method passes on what is not its own."""
     loss = acc.losses.GaussianSparseVector(2.00001, 2.0, queries=18, hits=1)
     twice = acc.Repeated(acc.Spend(loss), 2)
     bounds = acc.measure(twice, Distribution(), delta=1e-6).bounds
