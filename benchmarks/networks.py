@@ -36,7 +36,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 NETWORKS = ("softmax", "mlp", "cnn", "transformer")
-ENGINES = ("ours", "ours whole", "hooks", "ghost", "functorch", "vmap", "jax", "jax 16")
+ENGINES = ("ours", "ours whole", "hooks", "ghost", "functorch", "vmap", "jax", "jax 16", "jax ours")
 BATCHES = (64, 256)
 WORDS, STEPS, WIDTH, HEADS, BLOCKS, CLASSES = 1000, 64, 64, 4, 2, 10
 Step = Callable[[], object]
@@ -275,7 +275,6 @@ def jax_steps(engine: str, network: str, batch: int) -> tuple[Step, Step, str]:
     """Return a step of jax-privacy's clipped gradients, and a plain step of JAX."""
     import jax
     import jax.numpy as jnp
-    from jax_privacy import clipped_grad
 
     parameters, apply, rows = jax_network(network, jax, jnp)
     x = rows(batch)
@@ -283,6 +282,10 @@ def jax_steps(engine: str, network: str, batch: int) -> tuple[Step, Step, str]:
 
     def loss(w: Any, x: Any, y: Any) -> Any:
         return -jnp.take_along_axis(jax.nn.log_softmax(apply(w, x)), y[:, None], 1).mean()
+
+    if engine == "jax ours":
+        return our_jax_steps(loss, parameters, x, y)
+    from jax_privacy import clipped_grad
 
     gradient = clipped_grad(
         loss,
@@ -303,6 +306,33 @@ def jax_steps(engine: str, network: str, batch: int) -> tuple[Step, Step, str]:
         lambda: jax.block_until_ready(private(parameters, x, y)),
         lambda: jax.block_until_ready(plain(parameters, x, y)),
         "",
+    )
+
+
+def our_jax_steps(loss: Any, parameters: Any, x: Any, y: Any) -> tuple[Step, Step, str]:
+    """Return a step of this library's exact sums of a function of JAX, and a plain step."""
+    import jax
+    import numpy as np
+    from jax.flatten_util import ravel_pytree
+
+    from adaptive_dp.jax.gradients import ClippedSums
+
+    x, y = np.asarray(x), np.asarray(y)
+    sums = ClippedSums(lambda w, x, y: loss(w, x[None], y[None]), parameters, x[:4], y[:4])
+    theta, scale = np.asarray(ravel_pytree(parameters)[0]), 0.01 / len(x)
+
+    def private() -> object:
+        return theta - scale * (sums(theta, x, y, threshold=1.0)[0] * sums.step)
+
+    plain = jax.jit(
+        lambda w, x, y: jax.tree.map(lambda a, g: a - 0.01 * g, w, jax.grad(loss)(w, x, y))
+    )
+    for run in (private, lambda: plain(parameters, x, y)):
+        jax.block_until_ready(run())
+    return (
+        private,
+        lambda: jax.block_until_ready(plain(parameters, x, y)),
+        f", {sums.physical_batch} slots",
     )
 
 

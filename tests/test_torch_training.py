@@ -87,7 +87,7 @@ def test_two_processes_add_up_what_one_does_with_the_same_noise_once(tmp_path: A
         assert plan.certify().epsilon == of_two_processes().certify().epsilon
     finally:
         torch.distributed.destroy_process_group()
-        other.join(60)
+        other.join(300)
     assert other.exitcode == 0
 
 
