@@ -529,3 +529,6 @@ def test_few_rows_that_are_public_have_one_answer_with_all_of_the_budget() -> No
     assert enough.solver_ == "boosted_ssp"
     named = PrivateLogisticRegression(classes=["few", "most"], rows=60, options={"steps": 3}, **few)
     assert named.fit(X, y).solver_ != "constant"
+    for odd in (0, -1, 2.5, "many", True):
+        with pytest.raises(ValueError, match=r"\brows\b"):
+            PrivateRidge(bounds_y=(0, 2), rows=odd, **few).fit(X, X[:, 0])

@@ -130,8 +130,8 @@ def recommended_classifier(
             "additive_model",
             f"at epsilon {epsilon:g} ({known}) a curve of each feature can be learned",
         )
-    few = f"at epsilon {epsilon:g} ({known}) " if curves else ""
-    return "noisy_gradient_descent", f"{few}a linear model needs the least, fitted to all classes"
+    there = f"at epsilon {epsilon:g} ({known}) " if curves else ""
+    return "noisy_gradient_descent", f"{there}a linear model needs the least, fitted to all classes"
 
 
 def recommended_line(epsilon: float, delta: float, few: int | None = None) -> Choice:

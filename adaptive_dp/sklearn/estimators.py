@@ -91,12 +91,24 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def _known_rows(self, rows: int, units: Any) -> None:
         """Keep the number of rows where it is public: as given, or where none comes or goes."""
-        is_public = self.neighbors != "add_remove" and units is None
-        self._rows = getattr(self, "rows", None) or (rows if is_public else None)
+        given = getattr(self, "rows", None)
+        if given is not None:
+            if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+                raise ValueError(
+                    f"rows must be a whole number of at least 1, or None; got {given!r}"
+                )
+            rows = int(given)
+        is_public = given is not None or (self.neighbors != "add_remove" and units is None)
+        self._rows: int | None = rows if is_public else None
 
     def _rows_of_units(self) -> int | None:
         """Return the number of rows over the most that a unit has, where it is public."""
         return self._rows and self._rows // self.rows_per_unit
+
+    def _constant(self, target: str) -> Constant:
+        """Return the learner of one answer for all rows, whose number is public."""
+        assert self._rows is not None  # `too_few` is never said of an unknown number
+        return Constant(feature_names(self.n_features_in_), target, rows=self._rows)
 
     def _learns_bounds(self) -> bool:
         """Return whether the bounds of features are learned; refuse that none are given."""
@@ -405,7 +417,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
             self.solver, epsilon=self.epsilon, delta=self.delta, rows=known
         )
         if self.solver_ == "constant":
-            return Constant(feature_names(self.n_features_in_), "y", rows=self._rows)
+            return self._constant("y")
         # the user's options come last and override these
         parameters: dict[str, Any] = dict(DESCENT) if self.solver_ in DESCENTS else {}
         # at delta 0 only Laplace noise has a certificate
@@ -606,7 +618,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     def _learner(self, target: str) -> Any:
         """Return the learner of a column of labels."""
         if self.solver_ == "constant":
-            return Constant(feature_names(self.n_features_in_), target, rows=self._rows)
+            return self._constant(target)
         if self.solver_ == "additive_model":
             known, own = self._rows, {}
             # without a number of rows the learner's own rule says how many pairs there are
