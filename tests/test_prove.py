@@ -149,7 +149,7 @@ def test_sparse_vector_by_quadrature() -> None:
             return 1 - laplace_cdf(rho - q[i], 4)
 
         def density(i: int, rho: float) -> float:
-            chance = float(stats.laplace.pdf(rho, scale=2))
+            chance = math.exp(-abs(rho) / 2) / 4
             for j in range(min(i, 2)):
                 chance *= 1 - hit(j, rho)
             return chance * (hit(i, rho) if i < 2 else 1)
@@ -1039,9 +1039,9 @@ def test_a_count_of_raw_answers_by_enumeration() -> None:
     assert proof_of(count_above, 2, neighbors="together").least == 1
     # one up and one down: what one adds the other takes away
     assert proof_of(count_above, 2, radius=[(0, 1), (-1, 0)]).least == Fraction(1, 2)
-    wrong = prove.prove(count_above, answers=3, epsilon=1.4)
+    wrong = prove.prove(count_above, answers=2, epsilon=0.9)
     assert isinstance(wrong, prove.Refuted)
-    assert wrong.loss == 1.5
+    assert wrong.loss == 1
     # at half a move it may cost as much as at a whole one
     made: Any = dp.Mechanism.from_function(count_above, answers=2)
     assert made.loss(0.1).pure() == pytest.approx(1)
@@ -1055,10 +1055,10 @@ def test_a_count_of_raw_answers_by_enumeration() -> None:
     smooth: Any = dp.Mechanism.from_function(programs.clamped_sum(2), answers=1)
     assert smooth.loss(0.1).pure() == pytest.approx(0.05)
 
-    document = dict(proof_of(count_above, 2).document)
+    document = dict(proof_of(count_above, 1).document)
     for change in (
         _set(["joined", 0, "steps"], False),
-        _set(["joined", 0, "epsilon"], "3/4"),
+        _set(["joined", 0, "epsilon"], "1/4"),
         lambda d: d["joined"][0]["pairs"].pop(),
     ):
         with pytest.raises(checker.ProofError):
@@ -1505,7 +1505,7 @@ def test_delta_is_enclosed() -> None:
         return np.outer([first, 1 - first], [second, 1 - second]).ravel()
 
     one, other = law_at((0.0, 0.0)), law_at((1.0, -1.0))
-    for epsilon in (0.0, 0.2, 0.5, 3.0):
+    for epsilon in (0.2, 3.0):
         truth = max(
             np.maximum(0, one - math.exp(epsilon) * other).sum(),
             np.maximum(0, other - math.exp(epsilon) * one).sum(),

@@ -571,16 +571,16 @@ def _check_joined(
                 require(bool(coefficient) == (i == j), "it enters its own expression alone")
     whys = iter(written["pairs"])
     steps = bool(written.get("steps"))
-    claims: list[tuple[Form, int]] = []  # what is not positive, and at which t
+    limits: list[tuple[Form, int]] = []  # what is not positive, and at which t
     for signs in itertools.product((1, -1), repeat=len(solved)):
         cost: Form = {"t": -epsilon}
         for k, sign in zip(solved, signs, strict=True):
             moved = {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}
             cost = added((1, cost), (sign / draws[k][1], moved))
-        claims.append((cost, 1))
+        limits.append((cost, 1))
     if steps:  # between neighbours alone; and what is drawn is one number
         for k, sign in itertools.product(solved, (1, -1)):
-            claims.append(({f"w{k}": Fraction(sign), f"v{k}": Fraction(-sign)}, 0))
+            limits.append(({f"w{k}": Fraction(sign), f"v{k}": Fraction(-sign)}, 0))
     for answers, allowed in systems:
         after = answers | {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
         for one, other in itertools.product(parts, parts):
@@ -590,11 +590,11 @@ def _check_joined(
             for form, its in zip(one[3], other[3], strict=True):
                 difference = added((1, form), (-1, replaced(its, after)))
                 system += [(difference, False), (added((-1, difference)), False)]
-            for claim, time in claims:
+            for limit, time in limits:
                 at = {"t": Fraction(1), "1": Fraction(-time)}
                 whole = [(at, False), (added((-1, at)), False)] if steps else []
-                why = next(whys, {})
-                every = [*system, *whole, *allowed, (claim, True)]
+                why: Mapping[str, str] = next(whys, {})
+                every = [*system, *whole, *allowed, (limit, True)]
                 require(contradict(every, why), "a draw moves by more than epsilon")
     positive = [bool(each) for each in written["positive"]]
     require(len(positive) == len(forms), "of each expression, whether it is positive")

@@ -252,7 +252,10 @@ class _Run:
             for name in parts.variables
         )
         if _texts(state).count("position:") > 1:
-            tracer.refuse("two positions that are kept between turns, in a proof for every length")
+            parts.refuse(
+                "two positions that are kept between turns, in a proof for every length: prove it "
+                "for a number of answers, such as answers=8"
+            )
         out = _written(emitted, tracer)
         if any(mark in _texts(out) for mark in (GUESS, OTHER)):
             tracer.refuse("a kept position is returned at the end, in a proof for every length")

@@ -884,6 +884,12 @@ def _execute(function: Callable[..., Any], answers: int, tracer: _Symbolic) -> N
         if tracer.refusal is not None:
             raise ProgramError(tracer.refusal) from None
         place = _raised_at(error)
+        if "__array_ufunc__" in str(error):
+            raise ProgramError(
+                f"{f'line {place} of ' if place else ''}{_name(function)}: a function of NumPy of "
+                "one unknown number: write abs(x) or max(x, y); sums, products by numbers and "
+                "comparisons can be followed"
+            ) from None
         text = str(error).replace("\n", " ")[:200]
         raise ProgramError(
             f"{f'line {place} of ' if place else ''}{_name(function)}: {type(error).__name__}: "
