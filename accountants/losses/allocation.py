@@ -369,9 +369,10 @@ def _joined(runs: list[_Run]) -> _Run:
     mass = np.zeros(last - first)
     moment = None if runs[0][2] is None else np.zeros(last - first)
     for at, masses, moments in runs:
-        mass[at - first : at - first + len(masses)] += masses
-        if moment is not None:
-            moment[at - first : at - first + len(masses)] += moments
+        some = slice(at - first, at - first + len(masses))
+        mass[some] += masses
+        if moment is not None and moments is not None:
+            moment[some] += moments
     return first, mass, moment
 
 
@@ -379,8 +380,8 @@ def _added(a: _Run, b: _Run) -> _Run:
     """Return the law of the sum of one of each: all ways to make a point are taken together."""
     moment = None
     if a[2] is not None and b[2] is not None:
-        moment = _convolved(a[1], b[2])
-        moment += moment if a is b else _convolved(a[2], b[1])
+        one = _convolved(a[1], b[2])
+        moment = one + (one if a is b else _convolved(a[2], b[1]))
     return a[0] + b[0], _convolved(a[1], b[1]), moment
 
 
@@ -421,15 +422,14 @@ def _sum(a: _Sum, b: _Sum) -> _Sum:
             finer = [run and _coarser(run, last, level - last) for run in finer]
         own, others = one.get(level, []), other.get(level, [])
         every = [] if a is b else [run for run in (finer[1], *others) if run]
-        pairs = []
+        pairs: list[tuple[_Run, _Run]] = []
         if a is b and own:
             # (f + o)^2 - f^2 = o^2 + 2 f o
-            whole = _joined(own)
-            pairs = [(whole, whole)] if len(own) == 1 else [(run, whole) for run in own]
+            joined = _joined(own)
+            pairs = [(joined, joined)] if len(own) == 1 else [(run, joined) for run in own]
             pairs += [(run, _twice(finer[0])) for run in own if finer[0]]
         elif a is not b:
-            whole = _joined(every) if every else None
-            pairs = [(run, whole) for run in own if whole]
+            pairs = [(run, _joined(every)) for run in own if every]
             pairs += [(run, finer[0]) for run in others if finer[0]]
         for run, whole in pairs:
             blocks = max(blocks, min(len(run[1]), len(whole[1])) // _TERMS + 1)
