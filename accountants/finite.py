@@ -38,7 +38,7 @@ _HEAVIEST = 10
 
 
 def _floats(values: Iterable[float]) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
+    return tuple(values.tolist() if isinstance(values, np.ndarray) else map(float, values))
 
 
 @frozen(slots=False, cache_hash=True)
@@ -83,10 +83,10 @@ class FinitePair(Pair):
     loss_error: float = 0.0
 
     def __attrs_post_init__(self) -> None:
-        rising = np.all(np.diff(self.losses) > 0) and np.all(np.isfinite(self.losses))
-        masses = np.array([*self.p, *self.q])
-        same = len(self.losses) == len(self.p) == len(self.q) > 0
-        if not (same and rising and np.all(masses >= 0)):
+        losses, p, q = self._arrays
+        rising = np.all(np.diff(losses) > 0) and np.all(np.isfinite(losses))
+        same = len(losses) == len(p) == len(q) > 0
+        if not (same and rising and np.all(p >= 0) and np.all(q >= 0)):
             raise DomainError(
                 "FinitePair needs rising finite losses with a non-negative mass under P and Q "
                 f"for each, got {len(self.losses)} losses, {len(self.p)} and {len(self.q)} masses"
@@ -141,8 +141,12 @@ class FinitePair(Pair):
 
     def reversed(self) -> FinitePair:
         """Return the pair of minus the losses, with the masses exchanged."""
-        turned = tuple(-loss for loss in reversed(self.losses))
-        return evolve(self, losses=turned, p=self.q[::-1], q=self.p[::-1])
+        return self._turned
+
+    @cached_property
+    def _turned(self) -> FinitePair:
+        losses, p, q = (each[::-1] for each in self._arrays)
+        return evolve(self, losses=-losses, p=q, q=p)
 
     @classmethod
     def decays_between(

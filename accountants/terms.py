@@ -339,7 +339,7 @@ class Allocated(_OnePart):
     >>> from accountants import Gaussian, Renyi, measure
     >>> epoch = Allocated(Spend(Gaussian(mu=0.5)), steps=10)  # each unit in one of ten batches
     >>> print(measure(epoch, Renyi(), delta=1e-6).bounds)
-    [0, 0.853034]
+    [0, 0.851729]
     >>> print(measure(Spend(Gaussian(mu=0.5)), Renyi(), delta=1e-6).bounds)
     [2.25408, 2.4191]
     """

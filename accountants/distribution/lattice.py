@@ -730,7 +730,8 @@ def scattered(spends: Spends, delta: float, known: Bounds) -> Bounds | None:
         capped, lost = plan.up_to(upper, math.log(delta))
     if not upper < math.inf:
         return None
-    return bracket(lower if plan.is_tight else 0.0, min(upper, plan.top))
+    # of a loose pair the lower end is its own, and shows that no other method is needed
+    return bracket(lower, min(upper, plan.top))
 
 
 def _narrowed(

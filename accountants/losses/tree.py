@@ -450,7 +450,7 @@ def allocated_matrix_factorization(
     >>> encoder = Toeplitz([1.0, 0.5, 0.375, 0.3125], rounds=2000)
     >>> term = allocated_matrix_factorization(encoder, noise_multiplier=4.0, batches=200)
     >>> print(measure(term, Distribution(), delta=1e-6).bounds)
-    [0, 0.979686]
+    [0, 0.979147]
     """
     sigma = positive("allocated_matrix_factorization's noise_multiplier", noise_multiplier)
     b = integer("batches", batches)

@@ -64,7 +64,7 @@ def true_delta(  # type: ignore[no-untyped-def]
     """
     n = len(encoder)
     reach = 8.0 + np.abs(encoder).sum() / sigma
-    grid = np.linspace(-8.0, reach, {2: 1000, 3: 120}[n])
+    grid = np.linspace(-8.0, reach, {2: 8000, 3: 120}[n])
     earlier = np.array(np.meshgrid(*[grid] * (n - 1), indexing="ij")).reshape(n - 1, -1)
     # in units of sigma; the rows' means for each set of rounds
     values = [unit(earlier[:j], j) if j else np.ones(earlier.shape[1]) for j in range(n)]
