@@ -52,6 +52,7 @@ from adaptive_dp.synthesis.marginals import (
 from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
 from adaptive_dp.synthesis.result import Synthetic
 from adaptive_dp.synthesis.workload import (
+    BRIDGE,
     Axis,
     Columns,
     Layout,
@@ -100,9 +101,6 @@ EDGES = 0.05
 
 KEYS_DELTA = 0.01
 """The share of delta with which a key shows that one unit alone has."""
-
-BRIDGE = 2.0**-40
-"""The weight in the workload of pairs of columns that no table of it has together."""
 
 KNOWN = (
     "start and prior must be models of the same columns in the same order, with the same "
