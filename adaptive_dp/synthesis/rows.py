@@ -15,7 +15,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.synthesis.model import PRIOR, Floats, Model
 from adaptive_dp.synthesis.workload import Axis, Columns, subsets
 
-Integers = NDArray[np.int64] | NDArray[np.int32]
+Integers = NDArray[np.signedinteger[Any]]
 
 POOL = (4, 16, 20_000, 400_000)
 """Rows are chosen of so many times their number: at least 4, at most 16 but of 20,000 at least, and

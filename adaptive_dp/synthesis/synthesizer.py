@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import (
@@ -49,7 +50,7 @@ from adaptive_dp.synthesis.marginals import (
     candidate_place,
     one_way_tables,
 )
-from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
+from adaptive_dp.synthesis.model import Model, boxes_of, model_of
 from adaptive_dp.synthesis.result import Synthetic
 from adaptive_dp.synthesis.workload import (
     BRIDGE,
@@ -193,7 +194,9 @@ def _cells(axes: Sequence[Any]) -> list[dict[str, Any]]:
     return [{**each, "released": None} for each in axes]
 
 
-def _answered(model: Model, found: Layout, answers: Floats | None, touched: Any) -> dict[str, Any]:
+def _answered(
+    model: Model, found: Layout, answers: NDArray[np.float32] | None, touched: Any
+) -> dict[str, Any]:
     """Return a model's part of a state: its readings, and its answers of the touched candidates."""
     # a sum of errors is rounded to 2^-8 of a row, and half of the memory is for 10^7 cells
     values = np.zeros(int(found.starts[-1]), dtype=np.float32) if answers is None else answers
