@@ -65,6 +65,10 @@ def main() -> None:
         sets["RAND"] = rand(options.rand)
     sets["wide"] = wide()
     for name, (codes, sizes) in sets.items():
+        if options.export:
+            tables = np.array(workload(sizes))
+            np.savez(options.export / f"{name}.npz", codes=codes, sizes=sizes, tables=tables)
+            continue
         for epsilon in EPSILONS:
             show(name, "aim", epsilon, codes, sizes, options)
         for method in ("independent", "mst", "mwem"):
@@ -83,6 +87,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rand", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--results", type=Path, help="a line of JSON for each run")
+    parser.add_argument("--export", type=Path, help="write the sets here, for other mechanisms")
     parser.add_argument("--draw", type=Path, help="a picture of what the results say")
     return parser.parse_args()
 

@@ -677,7 +677,7 @@ class Toy:
         return float((((out - two) ** 2).sum() - ((out - one) ** 2).sum()) / (2 * sigma**2))
 
 
-@pytest.mark.parametrize("draws", [120, pytest.param(4_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [80, pytest.param(4_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_the_exact_loss_of_the_loop_stays_within_its_certificate(relation: str, draws: int) -> None:
     """Every factor of a transcript's density is in closed form; transcripts are drawn.

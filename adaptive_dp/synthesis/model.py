@@ -241,7 +241,7 @@ class Model:
             self._allowed[table] = found
         return self._allowed[table]
 
-    def possible(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def possible(self, codes: NDArray[np.signedinteger[Any]]) -> NDArray[np.bool_]:
         """Return which rows, given as cells of shape (rows, columns), are in no impossible cell."""
         found = np.ones(len(codes), dtype=bool)
         for columns, cells in self.impossible:

@@ -20,6 +20,7 @@ from adaptive_dp.synthesis.marginals import LARGEST_ANSWER, CellOf
 from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
 from adaptive_dp.synthesis.rows import sampled_codes, values_of_codes
 from adaptive_dp.synthesis.workload import (
+    BRIDGE,
     LARGEST,
     WEIGHT_STEPS,
     Axis,
@@ -475,6 +476,12 @@ class Synthetic(Mapping[str, Any], Summarized):
             raise DeclarationError(f"{column.name!r} has values that are in none of its cells")
         return found
 
+    def _wanted(self) -> list[Columns]:
+        """Return the tables of a workload of few tables."""
+        pairs = zip(self.layout.workload, self.layout.weights, strict=True)
+        found = [table for table, weight in pairs if weight != BRIDGE]
+        return found if len(found) <= MOST_WANTED else []
+
     def rows(
         self, count: int | None = None, *, seed: int | None = None, whole: Sequence[str] = ()
     ) -> dict[str, Any]:
@@ -499,12 +506,15 @@ class Synthetic(Mapping[str, Any], Summarized):
             if self.axes[self._place(name)].edges is None:
                 raise DeclarationError(f"{name!r} is a column of categories, not of numbers")
         draw = np.random.default_rng(seed)
-        codes = sampled_codes(self.model, number, draw)
+        codes = sampled_codes(self.model, number, draw, self._wanted())
         return {
             each.name: values_of_codes(each, codes[:, i], draw, whole=each.name in whole)
             for i, each in enumerate(self.axes)
         }
 
+
+MOST_WANTED = 300
+"""Rows are brought nearer to the answers of tables of the workload if they are at most so many."""
 
 COMPARED = 20_000
 """How many rows are drawn to compare them with released tables."""

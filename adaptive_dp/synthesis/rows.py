@@ -5,6 +5,7 @@ All of it is post-processing of a released model, and costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.synthesis.model import PRIOR, Floats, Model
-from adaptive_dp.synthesis.workload import Axis, Columns
+from adaptive_dp.synthesis.workload import Axis, Columns, subsets
 
-Integers = NDArray[np.int64] | NDArray[np.int32]
+Integers = NDArray[np.signedinteger[Any]]
 
 POOL = (4, 16, 20_000, 400_000)
 """Rows are chosen of so many times their number: at least 4, at most 16 but of 20,000 at least, and
@@ -151,8 +152,12 @@ def _repaired(model: Model, rows: Integers, draw: np.random.Generator) -> Intege
     )
 
 
-def sampled_codes(model: Model, count: int, draw: np.random.Generator) -> Integers:
+def sampled_codes(
+    model: Model, count: int, draw: np.random.Generator, wanted: Sequence[Columns] = ()
+) -> Integers:
     """Return synthetic rows as cells, whose counts are near to all tables that were read.
+
+    And to the answers of those that are wanted beside, where rows are exchanged.
 
     A pool of rows of the tree is weighted so that its weighted counts are those tables (iterative
     proportional fitting over rows), rows are chosen by weight, and some of them exchanged for
@@ -160,7 +165,9 @@ def sampled_codes(model: Model, count: int, draw: np.random.Generator) -> Intege
     """
     read = [table for table in model.means if len(table) > 1]
     tables = sorted(t for t in read if not any(set(t) < set(other) for other in read))
-    if model.prior is None and all(table in set(model.edges) for table in tables):
+    inside = {part for table in tables for part in subsets(table)}
+    beside = [table for table in wanted if table not in inside]
+    if model.prior is None and not beside and all(table in set(model.edges) for table in tables):
         return possible_codes(model, count, draw)
     least, most, few, many = POOL
     size = max(least * count, min(most * count, many), few)
@@ -173,6 +180,8 @@ def sampled_codes(model: Model, count: int, draw: np.random.Generator) -> Intege
     ends = np.cumsum(weights[order])
     marks = (np.arange(count) + draw.random()) * (ends[-1] / count)
     chosen = order[np.minimum(np.searchsorted(ends, marks, side="right"), size - 1)]
+    places += [cell_index(pool, table, model.sizes) for table in beside]
+    goals += [model.answer(table).reshape(-1) / model.total for table in beside]
     chosen = exchanged(chosen, order, ends, places, [goal * count for goal in goals], draw)
     found: Integers = pool[draw.permutation(chosen)]
     return found

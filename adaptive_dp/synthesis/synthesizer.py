@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import (
@@ -49,9 +50,10 @@ from adaptive_dp.synthesis.marginals import (
     candidate_place,
     one_way_tables,
 )
-from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
+from adaptive_dp.synthesis.model import Model, boxes_of, model_of
 from adaptive_dp.synthesis.result import Synthetic
 from adaptive_dp.synthesis.workload import (
+    BRIDGE,
     Axis,
     Columns,
     Layout,
@@ -100,9 +102,6 @@ EDGES = 0.05
 
 KEYS_DELTA = 0.01
 """The share of delta with which a key shows that one unit alone has."""
-
-BRIDGE = 2.0**-40
-"""The weight in the workload of pairs of columns that no table of it has together."""
 
 KNOWN = (
     "start and prior must be models of the same columns in the same order, with the same "
@@ -195,7 +194,9 @@ def _cells(axes: Sequence[Any]) -> list[dict[str, Any]]:
     return [{**each, "released": None} for each in axes]
 
 
-def _answered(model: Model, found: Layout, answers: Floats | None, touched: Any) -> dict[str, Any]:
+def _answered(
+    model: Model, found: Layout, answers: NDArray[np.float32] | None, touched: Any
+) -> dict[str, Any]:
     """Return a model's part of a state: its readings, and its answers of the touched candidates."""
     # a sum of errors is rounded to 2^-8 of a row, and half of the memory is for 10^7 cells
     values = np.zeros(int(found.starts[-1]), dtype=np.float32) if answers is None else answers

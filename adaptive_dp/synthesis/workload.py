@@ -35,6 +35,9 @@ BINS = 16
 MOST_QUANTILES = 64
 """The most bins whose edges are released quantiles."""
 
+BRIDGE = 2.0**-40
+"""The weight in a workload of pairs of columns that no table of it has together."""
+
 WEIGHT_STEPS = 2**8
 """Weights of candidates are multiples of 2^-8."""
 
