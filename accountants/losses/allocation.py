@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +27,14 @@ from accountants.losses.laplace import LaplacePair, log_factorials
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampled_gaussian import log_expm1
 from accountants.losses.sampling import body_pair, checked_body
-from accountants.numerics import UNIT, Array, Bounds, gauss_rule, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    gauss_rule,
+    remembered,
+    up,
+)
 from accountants.pair import LooseBound, Pair
 
 _FINE, _GROWTH, _SMALL_GROWTH, _FAR_GROWTH = 1 / 80, 0.005, 0.04, 0.01
@@ -81,7 +88,7 @@ def allocated(inner: Pair, steps: int) -> Pair:
     return inner if law is None else _atoms(law, inner.top())
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _nested(body: Composite, steps: int) -> Pair | None:
     """Return the pair of the mean of ratios of Gaussian releases and allocations of such, or None.
 
@@ -136,7 +143,7 @@ def _allocated_below(inner: Pair, steps: int) -> Pair | None:
     return FinitePair(losses, law.mass * law.x, law.mass, 7 * law.error + 4 * _MOVED)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _law(inner: Pair, steps: int, outward: bool) -> _Law | None:
     """Return the law of the mean, spread outward or with cells taken together."""
     law = _ratio(inner, outward)
@@ -371,7 +378,7 @@ def chords(mu: float, steps: int, orders: Array) -> Array:
     return curve
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _log_moments(mu: float, steps: int) -> Array:
     """Return bounds of ``log E X^n`` for n = 1, 2, ... up to the steps, or 256.
 
