@@ -363,7 +363,7 @@ class Chain:
             link = link.before
 
 
-@lru_cache(maxsize=4096)  # every accountant asks for it, in every world
+@lru_cache(maxsize=2048)  # every accountant asks for it, in every world
 def total_variation(loss: PrivacyLoss) -> Bounds | None:
     """Return the loss's delta at epsilon 0, as a bracket; None where it knows no profile."""
     return loss.profile(0.0)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, update_wrapper
+from threading import RLock
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 from attrs import field, frozen
@@ -612,3 +614,137 @@ def _chord_root(ends: list[tuple[float, float]], delta: float, left: float, righ
     return (
         min(right, max(left, x + (y - x) * (a - delta) / (a - b))) if a > b else (left + right) / 2
     )
+
+
+# -----------------------------------------------------------------------------
+# What was computed is kept for who asks again, up to so many bytes.
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def remembered(entries: int, size: int = 2**25) -> Callable[[Callable[P, R]], Remembered[P, R]]:
+    """Return a decorator that keeps the last results, as `functools.lru_cache` does, within bytes.
+
+    Parameters
+    ----------
+    entries
+        How many at most.
+    size
+        How many bytes arrays and tuples of numbers may hold, those of arguments included. The last
+        result is kept however large it is.
+
+    Examples
+    --------
+    >>> @remembered(8, size=2000)
+    ... def zeros(count):
+    ...     return np.zeros(count)
+    >>> zeros(100) is zeros(100), zeros(100) is zeros(200)
+    (True, False)
+    >>> zeros(1000).nbytes, len(zeros)
+    (8000, 1)
+    """
+
+    def keep(function: Callable[P, R]) -> Remembered[P, R]:
+        return Remembered(function, entries, size)
+
+    return keep
+
+
+class Remembered(Generic[P, R]):
+    """A function whose last results are kept; made by `remembered`."""
+
+    def __init__(self, function: Callable[P, R], entries: int, size: int) -> None:
+        self._function, self._entries, self._size = function, entries, size
+        self._results: OrderedDict[_Arguments, R] = OrderedDict()
+        self._lock = RLock()
+        self._made = 0
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return the result that is kept, or a new one."""
+        key = _Arguments((args, *sorted(kwargs.items())))
+        with self._lock:
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key]
+        result = self._function(*args, **kwargs)
+        with self._lock:
+            self._results[key] = result
+            self._made += 1
+            self._trim()
+        return result
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def cache_clear(self) -> None:
+        """Forget all results."""
+        with self._lock:
+            self._results.clear()
+
+    def _trim(self) -> None:
+        """Drop the oldest results until what is left is within the bounds."""
+        while len(self._results) > self._entries:
+            self._results.popitem(last=False)
+        # results may grow after they were returned, so all are measured, now and then
+        if self._made % max(1, len(self._results) // 8):
+            return
+        total = 0
+        for i, (key, result) in enumerate(reversed(self._results.items())):
+            total += bytes_held((key.value, result))
+            if total > self._size:
+                for _ in range(len(self._results) - max(1, i)):
+                    self._results.popitem(last=False)
+                return
+
+
+class _Arguments:
+    """Arguments whose hash is computed once: a composition has a thousand losses."""
+
+    __slots__ = ("_hash", "value")
+
+    def __init__(self, value: tuple[Any, ...]) -> None:
+        self.value, self._hash = value, hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Arguments) and self.value == other.value
+
+
+def bytes_held(value: object) -> int:
+    """Return about how many bytes the arrays and the long tuples of numbers in a value hold.
+
+    Examples
+    --------
+    >>> bytes_held((np.zeros(10), {"more": [np.zeros(5)]})), bytes_held(tuple([0.5] * 100))
+    (120, 3200)
+    """
+    total, seen, waiting = 0, set[int](), [value]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, float | int | str | type | None):
+            continue
+        seen.add(id(each))
+        if isinstance(each, np.ndarray):
+            total += each.nbytes if each.base is None else 0
+            waiting += [] if each.base is None else [each.base]
+        elif isinstance(each, dict):
+            waiting += [*each, *each.values()]
+        elif isinstance(each, tuple | list | deque | frozenset | set):
+            some = next(iter(each), None)
+            if len(each) > _LONG and isinstance(some, float | int):
+                total += 32 * len(each)  # a pointer, and a float of its own
+            else:
+                waiting += each
+        else:
+            names = [field.name for field in getattr(type(each), "__attrs_attrs__", ())]
+            waiting += [getattr(each, name, None) for name in names]
+            waiting += getattr(each, "__dict__", {}).values()
+    return total
+
+
+_LONG = 16

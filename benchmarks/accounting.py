@@ -594,6 +594,39 @@ def brackets() -> Iterator[Case]:
         low, high = own.Distribution().profile(state, np.linspace(0.1, 20, 200))
         return Bounds(float(low[100]), float(high[100]))
 
+    def pair(seed: int, factor: float) -> own.PrivacyLoss:
+        rng = np.random.default_rng(seed)
+        p = rng.dirichlet(np.ones(12))
+        q = p * np.exp(rng.normal(0, 0.5 / factor, 12))
+        return own.PrivacyLoss.from_probabilities(p.tolist(), (q / q.sum()).tolist())
+
+    def tradeoff(make: Callable[[float], own.Term]) -> Run:
+        def query(factor: float) -> Value:
+            rates = np.linspace(0.01, 0.99, 99)
+            low, high = own.Guarantee(make(factor)).tradeoff(rates)
+            return Bounds(float(low[50]), float(high[50]))
+
+        return query
+
+    def five(factor: float) -> own.Term:
+        return own.Sequential([own.Spend(pair(i, factor)) for i in range(1, 6)])
+
+    def laplaces(factor: float) -> Value:
+        shares = (((i * 7919) % 1000) / 1000 for i in range(1000))
+        every = own.Sequential([spend(own.Laplace((0.001 + 0.099 * u) / factor)) for u in shares])
+        bounds = own.tightest(own.certify(every, delta=1e-6)).bounds
+        return math.nan if bounds is None else bounds
+
+    def points(factor: float) -> Value:
+        guarantee = own.Guarantee(spend(own.Laplace(0.1 / factor), 1000))
+        low, high = guarantee.profile(np.linspace(0.5, 30, 10_000))
+        return Bounds(float(low[5000]), float(high[5000]))
+
+    ten = tradeoff(lambda f: spend(pair(0, f), 10))
+    yield Case("w28", "99 trade-offs of 10 uneven losses of 12 outcomes", None, {"ours": ten})
+    yield Case("w29", "99 trade-offs of 5 such, different", None, {"ours": tradeoff(five)})
+    yield Case("w30", "tightest of 1000 Laplace of .001 to .1", None, {"ours": laplaces})
+    yield Case("w31", "10,000 deltas of 1000 Laplace(.1)", None, {"ours": points})
     yield Case("w24", "200 deltas of 20 uneven losses of 12 outcomes", None, {"ours": uneven})
     yield Case("w11", "advantage of 1000 answers out of 3", None, {"ours: advantage": advantage})
 

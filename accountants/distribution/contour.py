@@ -162,7 +162,7 @@ def _is_large(body: object) -> bool:
     return isinstance(body, GaussianPair) and body.mu > 20
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)  # with their lines, some megabytes each at most
 def composition(spends: tuple[tuple[Pair, int], ...]) -> Composition:
     """Return the pairs by families; whoever asks again finds the lines that are there.
 

@@ -33,7 +33,13 @@ from accountants.distribution.convolution import tail_rounding, tails
 from accountants.distribution.tilting import exact_lattice, finite_of
 from accountants.finite import FinitePair
 from accountants.losses.laplace import log_factorials
-from accountants.numerics import UNIT, Array, Bounds, brackets
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    brackets,
+    remembered,
+)
 from accountants.pair import Pair
 
 _MOST = 2**17
@@ -608,10 +614,10 @@ def _ends(
     return Bounds(min(lower, highest), min(upper, highest))
 
 
-_cached = lru_cache(maxsize=8)(enumeration)
+_cached = remembered(8, size=2**26)(enumeration)
 
 
-@lru_cache(maxsize=8)
+@remembered(8, size=2**26)
 def _whole(spends: tuple[tuple[Pair, int], ...]) -> Enumeration | None:
     """Return all outcomes, where so few are that none is left out: they serve any epsilon."""
     finite = _finite(spends)
@@ -681,7 +687,7 @@ def grouped(spends: contour.Spends) -> contour.Spends:
     return _grouped(tuple(spends))
 
 
-@lru_cache(maxsize=8)
+@remembered(8, size=2**26)
 def _grouped(spends: tuple[tuple[Pair, int], ...]) -> tuple[tuple[Pair, int], ...]:
     made: list[tuple[Pair, int]] = []
     singles: list[FinitePair] = []

@@ -21,7 +21,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -67,7 +67,7 @@ from accountants.distribution.tilting import (
 )
 from accountants.errors import DomainError, InapplicableError, integer
 from accountants.finite import FinitePair
-from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, totals
+from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, remembered, totals
 from accountants.pair import Pair
 
 _Laws = Sequence[tuple[Law, int]]
@@ -339,7 +339,7 @@ def profile(
     return lower.reshape(shape), upper.reshape(shape)
 
 
-_WINDOWS = 8
+_WINDOWS = 6
 """So many windows are kept for the next epsilons of a curve."""
 
 
@@ -495,7 +495,7 @@ class _Plan:
         return composed_bracket(above, below, lattice.around, step, lattice.size)
 
 
-@lru_cache(maxsize=16)  # both directions of some questions, asked again and again
+@remembered(16, size=2**27)  # both directions of some questions, asked again and again
 def _plan(spends: tuple[tuple[Pair, int], ...]) -> _Plan:
     merged = totals(
         (pair, times)
@@ -787,4 +787,4 @@ _MOST_CAPPED = 16
 """Of more pairs the capped moments take too long."""
 
 _KEPT = 2**18
-_kept = lru_cache(maxsize=8)(_spread_from)
+_kept = remembered(8, size=2**27)(_spread_from)

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from attrs import evolve, frozen
@@ -50,7 +50,14 @@ from accountants.distribution.convolution import power, transform_error
 from accountants.losses.cut_sample import CutSample, _alike, _losses, cut_log_moment
 from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
 from accountants.losses.sampling import SampledGaussianPair
-from accountants.numerics import UNIT, Array, Bounds, Complex, gauss_rule
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    Complex,
+    gauss_rule,
+    remembered,
+)
 from accountants.pair import Pair
 
 _COARSE, _FINE = 2**11, 2**14
@@ -528,7 +535,7 @@ def _falls(mu: float, rate: float, times: int, by: float) -> float:
     return float(min(0.0, np.where(np.isfinite(logs), logs + 1e-9, 0.0).min()))
 
 
-@lru_cache(maxsize=16)
+@remembered(16)
 def _backward(mu: float, rate: float, times: int) -> tuple[Array, Array]:
     """Return some t, with upper bounds of ``n log E_Q R^{-t}``."""
     t = np.geomspace(0.1, 1e5, 80) / (times * -math.log1p(-rate))

@@ -727,7 +727,7 @@ class Bound(Pair):
         return self.top
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16)  # a row of thousands of long integers is large
 def binomials(n: int) -> tuple[int, ...]:
     """Return a row of Pascal's triangle."""
     row = [1]

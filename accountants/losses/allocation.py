@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +28,14 @@ from accountants.losses.laplace import LaplacePair, log_factorials
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampled_gaussian import log_expm1
 from accountants.losses.sampling import body_pair, checked_body
-from accountants.numerics import UNIT, Array, Bounds, gauss_rule, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    gauss_rule,
+    remembered,
+    up,
+)
 from accountants.pair import LooseBound, Pair
 
 _FINE, _GROWTH, _SMALL_GROWTH, _FAR_GROWTH = 1 / 80, 0.005, 0.04, 0.01
@@ -85,7 +92,7 @@ class _Law:
     lower: Array | None = None
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def allocated(inner: Pair, steps: int) -> Pair:
     """Return the pair of the mean of ``steps`` ratios of ``inner``, or ``inner`` itself."""
     # a mean of fewer ratios dominates: fewer steps are safe
@@ -93,7 +100,7 @@ def allocated(inner: Pair, steps: int) -> Pair:
     return inner if law is None else _atoms(law, inner.top())
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _nested(body: Composite, steps: int) -> Pair | None:
     """Return the pair of the mean of ratios of Gaussian releases and allocations of such, or None.
 
@@ -142,7 +149,7 @@ def _second(law: _Law) -> float:
     return float(law.mass @ law.x**2)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _allocated_below(inner: Pair, steps: int) -> Pair | None:
     """Return a pair that the mean of ``steps`` ratios dominates, or None."""
     law = _law(inner, steps) if steps <= _MOST_POINTS else None
@@ -167,7 +174,7 @@ def _allocated_below(inner: Pair, steps: int) -> Pair | None:
     return FinitePair(losses, p, q, 7 * law.error + 4 * _MOVED)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _law(inner: Pair, steps: int) -> _Law | None:
     """Return the law of the mean, from above and from below."""
     if isinstance(inner, ResponsePair) and steps <= _MOST_COUNTED:
@@ -722,7 +729,7 @@ def chords(mu: float, steps: int, orders: Array) -> Array:
     return curve
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _log_moments(mu: float, steps: int) -> Array:
     """Return bounds of ``log E X^n`` for n = 1, 2, ... up to the steps, or 256.
 

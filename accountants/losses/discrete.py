@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +28,7 @@ from accountants.numerics import (
     down,
     expm1,
     log1p,
+    remembered,
     rounded_up,
     up,
 )
@@ -121,7 +121,7 @@ def _from_table(sigma: float, least: Array) -> Array:
     return table[np.minimum(least, len(table) - 1).astype(np.intp)]
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _table(sigma: float) -> Array:
     """Return ``P(X >= n)`` for n = 0, 1, ... until it is 0 or below 1e-300.
 

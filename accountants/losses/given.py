@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
@@ -33,7 +33,15 @@ from accountants.finite import (
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.gaussian import Gaussian, GaussianPair
 from accountants.losses.pure import Approximate, Pure, ResponsePair
-from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    ceiling,
+    down,
+    remembered,
+    up,
+)
 from accountants.pair import LooseBound, Pair
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e9, 1201)
@@ -57,7 +65,7 @@ class ResponseBound(ResponsePair):
         return False
 
 
-@lru_cache(maxsize=1024)  # a root is found by asking for a pair's profile again and again
+@remembered(256)  # a root is found by asking for a pair's profile again and again
 def implied(loss: PrivacyLoss) -> Pair | None:
     """Return a pair that the loss's pure epsilon implies, or else its mu."""
     eps, mu = loss.pure(), loss.mu()
@@ -120,7 +128,7 @@ def curve_pair(curve: Curve, pure: float | None = None) -> Pair | None:
     return with_tails(guarantees, down(float(orders[-1] - 1))) if lower[-1] else None
 
 
-@lru_cache(maxsize=128)
+@remembered(128)
 def _proven_pair(loss: Curved) -> Pair | None:
     """Return `curve_pair` of a loss that knows its Renyi curve; of equal losses it is made once."""
     return curve_pair(loss.renyi, loss.pure())

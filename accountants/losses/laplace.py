@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -46,6 +46,7 @@ from accountants.numerics import (
     least_square_of_sine,
     log1p,
     multiple,
+    remembered,
     up,
 )
 from accountants.pair import Pair, Symmetric, right_half, summed
@@ -142,7 +143,7 @@ class _Tails:
         return np.asarray(np.exp(np.minimum(log, 0.0)) * (1 + 1e-9))
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _tails(epsilon: float, times: int) -> _Tails:
     """Return Chernoff's bounds, from a binomial's terms, whose successive ratios decrease."""
     c = np.geomspace(1e-2 / math.sqrt(times), 1e3, 64) / epsilon
@@ -167,7 +168,7 @@ def _tails(epsilon: float, times: int) -> _Tails:
     return _Tails(c, moments, -c * np.log1p(1 / c) - np.log1p(c), logs, noise)
 
 
-@lru_cache(maxsize=8)
+@remembered(8)
 def log_factorials(most: int) -> Array:
     """Return the logs of 0!, 1!, and so on up to ``most``!."""
     return np.asarray(special.gammaln(np.arange(1.0, most + 2)))
@@ -721,7 +722,7 @@ class AtomsAtEnds(EpsilonPair):
         eps, counts, weights = cls._weighted(spends, a)
         if len(spends) <= _FEW or not 2 * step * float(eps.max()) <= 1:
             return None
-        t = step * np.arange(count)
+        t = np.asarray(step * np.arange(count), dtype=np.float64)
         squares = _squares_of_sines(eps, weights, step, count)
         total = cls._excess(eps, counts, a, t, t) - np.maximum(squares, 0.0) / 2
         return np.asarray(np.minimum(total, 0.0) * (1 - 1e-9), dtype=np.float64)

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar
 
@@ -54,7 +53,13 @@ from accountants.finite import FinitePair, from_profile, spread
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.discrete import RandomizedResponse
 from accountants.losses.pure import ResponsePair
-from accountants.numerics import UNIT, Array, Bounds, bracket
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    bracket,
+    remembered,
+)
 from accountants.pair import LooseBound, Pair
 
 _COUNT_TAIL = 70.0
@@ -221,7 +226,7 @@ class Shuffled(PrivacyLoss):
         return self.pure() >= other.pure()
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _clones(eps: float, reports: int) -> FinitePair:
     others = min(reports, _MOST_REPORTS) - 1
     clones, weights, steps = _counts(eps, 1, others, _blocks(others * math.exp(-eps), 256))
@@ -230,7 +235,7 @@ def _clones(eps: float, reports: int) -> FinitePair:
     return _mirrored(laws, eps, _far(eps, 1, others), steps)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _blanket(eps: float, categories: int, reports: int) -> FinitePair:
     others = min(reports, _MOST_REPORTS) - 1
     coins = (others + 1) * 2.0 / (math.expm1(eps) + categories)
@@ -414,7 +419,7 @@ def _mirrored(
     return FinitePair(every, p, p[::-1], steps * UNIT, tight=False, multiple=step)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _two_answers(eps: float, reports: int) -> FinitePair:
     """Return the pair of the guarantees of two answers: the blanket's, or by the others' values.
 
@@ -498,7 +503,7 @@ def _of_values(eps: float, ones: int, zeros: int, either: int, at: Array) -> Arr
     return np.minimum(deltas, 1.0)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _shared(eps: float, units: int) -> tuple[Array, int, float] | None:
     """Return a part of the law of ones of ``units`` reports that is in it whatever their values.
 
@@ -602,7 +607,7 @@ def _convolved(p: Array, q: Array) -> tuple[Array, float]:
     return np.maximum(law, 0.0), off
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _attained(eps: float, categories: int, reports: int) -> FinitePair:
     """Return the counts' pair where all others have one value; cells of outcomes are one outcome.
 

@@ -25,11 +25,12 @@ from accountants.distribution.discretisation import Grid, Law, law_above, law_be
 from accountants.distribution.lattice import epsilon, profile
 from accountants.errors import DomainError, InapplicableError
 from accountants.finite import FinitePair
+from accountants.losses.discrete import DiscreteLaplacePair
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampling import sampled_pair
-from accountants.numerics import Array, Bounds
+from accountants.numerics import Array, Bounds, remembered
 from accountants.pair import Pair
 
 # --- truths
@@ -657,3 +658,33 @@ def test_what_has_no_atoms_is_passed_on() -> None:
     bounds = acc.measure(twice, Distribution(), delta=1e-6).bounds
     assert 0 < bounds.upper < math.inf
     assert acc.measure(twice, Distribution(), epsilon=bounds.upper).bounds.lower <= 1e-6
+
+
+def test_a_window_that_is_kept_serves_the_next_epsilons_as_its_own_does() -> None:
+    spends = [(LaplacePair(0.9), 2), (DiscreteLaplacePair(1.7, 1), 3)]
+    points = np.linspace(0.05, 4.0, 60)
+    whole = lattice.profile(spends, points)
+    lattice._plan.cache_clear()
+    # one by one, and from the last to the first: most are met by a window made for another
+    parts = [lattice.profile(spends, points[i : i + 1]) for i in range(59, -1, -1)]
+    low, high = (np.concatenate(part)[::-1] for part in zip(*parts, strict=True))
+    assert np.all(np.maximum(low, whole[0]) <= np.minimum(high, whole[1]))
+    assert np.all(high - low <= 2 * (whole[1] - whole[0]) + 1e-9 * high)
+
+
+def test_results_are_kept_up_to_so_many_bytes() -> None:
+    made = []
+
+    @remembered(16, size=10_000)
+    def zeros(count: int) -> Array:
+        made.append(count)
+        return np.zeros(count)
+
+    assert zeros(100) is zeros(100)
+    for count in range(101, 201):
+        zeros(count)
+        assert len(zeros) <= 16
+    assert sum(result.nbytes for result in zeros._results.values()) <= 10_000
+    zeros(10_000)  # the last one is kept, however large
+    assert zeros(10_000) is zeros(10_000)
+    assert made == [*range(100, 201), 10_000]
