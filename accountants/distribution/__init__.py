@@ -672,7 +672,7 @@ def _finely(
     return _spread_finely(spends, delta, bounds, most) if few and not _atomic(spends) else None
 
 
-_FEW_SPREADS = 1000
+_FEW_SPREADS = 100
 """Of more copies of pairs whose tails take long a fine lattice gains too little."""
 
 

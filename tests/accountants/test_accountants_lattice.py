@@ -651,6 +651,20 @@ def test_any_losses_spread_over_any_lattice_hold_an_integral(pair: Any, laws: An
             assert epsilon - 1e-8 <= bounds.upper <= bounds.lower + 1e-7
 
 
+@pytest.mark.parametrize(
+    ("step", "times", "delta"),
+    [
+        (acc.Sampled(acc.Spend(acc.Laplace(epsilon=5.0)), rate=0.1), 300, 1e-5),
+        (acc.Sampled(acc.Spend(acc.Gaussian(mu=4.0)), rate=0.01), 10, 1e-6),
+    ],
+)
+def test_steps_with_atoms_or_little_noise_leave_no_width(
+    step: acc.Sampled, times: int, delta: float
+) -> None:
+    bounds = acc.measure(acc.Repeated(step, times), Distribution(), delta=delta).bounds
+    assert 0 < bounds.upper - bounds.lower <= 2e-7 * bounds.upper
+
+
 def test_what_has_no_atoms_is_passed_on() -> None:
     """Also where none of the pairs is of atoms: each method passes on what is not its own."""
     loss = acc.losses.GaussianSparseVector(2.00001, 2.0, queries=18, hits=1)
