@@ -958,6 +958,8 @@ STRUCTURE = frozenset(
         "missing",
         "step_size",
         "width",
+        "presence",
+        "told",
         # noise and budgets, which the releases' rows show
         "scale",
         "sigma",
