@@ -240,6 +240,7 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/synthesis.md", "| set, of what |", "-m benchmarks.synthesis", "data"),
     Measured("docs/synthesis.md", "| method, at epsilon 1 |", "-m benchmarks.synthesis", "data"),
     Measured("docs/synthesis.md", "| trained on |", "-m benchmarks.synthesis", "data"),
+    Measured("docs/torch.md", "| library | epsilon 1 |", "benchmarks/images.py", "data, peers"),
 )
 """Tables of the machine, of peers, or of data that are downloaded: how each was made, and why it
 cannot be made again byte for byte."""
