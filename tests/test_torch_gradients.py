@@ -305,6 +305,29 @@ def test_a_module_without_numbers_or_without_room_adds_nothing() -> None:
         assert share[18:].any()
 
 
+class Scaled(nn.Module):
+    """A layer, and a parameter that is a number without axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(5, 3), nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x) * self.scale
+
+
+@pytest.mark.parametrize("by_unit", [False, True])
+def test_a_parameter_may_be_a_number(by_unit: bool) -> None:
+    net, x, y = Scaled(), floats(5)(6), labels(6)
+    sums = ClippedSums(net, nn.CrossEntropyLoss(), x, y, by_unit=by_unit)
+    units = np.arange(6) if by_unit else None
+    total, _ = sums(flat(net), x, y, units, threshold=0.1, by_layer=True)
+    names = [name for name, _ in net.named_parameters()]
+    parts = [slice(0, 1), slice(1, None)] if names[0] == "scale" else [slice(0, 18), slice(18, 19)]
+    wanted = shortened(by_rows(net, x, y), "flat", 0.1, parts)
+    assert np.abs(total * sums.step - wanted.sum(0)).max() < 6 * 4e-5
+
+
 def test_the_margin_is_what_the_proof_says() -> None:
     """A layer so wide that rounding its slopes alone could pass the bound: the factor allows it."""
     steps, width = 30, 20_000

@@ -917,7 +917,8 @@ class ClippedSums:
         with warnings.catch_warnings():  # of kernels that vmap replaces by a loop
             warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
             values, losses = gradient(free, inputs, targets)
-        return list(values.values()), losses
+        # a parameter that is one number has no axis beside the rows'
+        return [v[:, None] if v.ndim == 1 else v for v in values.values()], losses
 
     def _forward(self, inputs: Tensor) -> Tensor:
         """Return the outputs; the layers keep what they read and wrote."""
