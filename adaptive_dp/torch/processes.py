@@ -138,8 +138,8 @@ def shared(plan: Pipeline) -> Iterator[bool]:
 
     Notes
     -----
-    A plan of another network, that runs meanwhile, is computed by rank 0 alone. Where a process fails
-    to add up, the others are told, and the run ends as one of a single process does that fails.
+    A plan of another network that runs meanwhile is computed by rank 0 alone. Where a process fails
+    to add up, the run fails as that of a single process would, and no process is left waiting.
     Rows of a batch are sent to the processes that add them up, by the process group, which does not
     encrypt them. A process that waits for longer than the group's timeout fails.
 
