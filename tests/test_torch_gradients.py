@@ -282,6 +282,52 @@ def test_rules_and_layers(name: str, rule: str, by_layer: bool) -> None:
     assert np.abs(total * sums.step - wanted.sum(0)).max() < 10 * 4e-5
 
 
+def test_a_module_without_numbers_or_without_room_adds_nothing() -> None:
+    """Found by reading: by layer they crashed, and turned a gradient round, after the charge."""
+    net = nn.Sequential(nn.Linear(5, 3), nn.Linear(3, 3))
+    x, y = floats(5)(8), labels(8)
+    right = by_rows(net, x, y)
+    net[0].register_module("empty", nn.Module())
+    net[0].empty.register_parameter("none", nn.Parameter(torch.zeros(0)))
+    sums = ClippedSums(net, nn.CrossEntropyLoss(), x, y)
+    along = np.zeros(sums.size)
+    along[:18] = 1.0
+    wanted = shortened(right, "flat", 1e-3, [slice(0, 18), slice(18, None)])
+    total, _ = sums(flat(net), x, y, threshold=1e-3, by_layer=True)
+    assert np.abs(total * sums.step - wanted.sum(0)).max() < 8 * 4e-5
+    found = sums.products(flat(net), x, y, along, threshold=1e-3, by_layer=True)
+    np.testing.assert_allclose(found, wanted @ along, rtol=1e-3, atol=1e-4)
+    # rounding of 2^42 / L numbers of one of L modules may fill its part
+    sums._margins[0] = 0.9
+    for rule in ("flat", "automatic", "per_sample"):
+        share, _ = sums(flat(net), x, y, threshold=1e-3, by_layer=True, rule=rule)
+        assert not share[:18].any()
+        assert share[18:].any()
+
+
+class Scaled(nn.Module):
+    """A layer, and a parameter that is a number without axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(5, 3), nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x) * self.scale
+
+
+@pytest.mark.parametrize("by_unit", [False, True])
+def test_a_parameter_may_be_a_number(by_unit: bool) -> None:
+    net, x, y = Scaled(), floats(5)(6), labels(6)
+    sums = ClippedSums(net, nn.CrossEntropyLoss(), x, y, by_unit=by_unit)
+    units = np.arange(6) if by_unit else None
+    total, _ = sums(flat(net), x, y, units, threshold=0.1, by_layer=True)
+    names = [name for name, _ in net.named_parameters()]
+    parts = [slice(0, 1), slice(1, None)] if names[0] == "scale" else [slice(0, 18), slice(18, 19)]
+    wanted = shortened(by_rows(net, x, y), "flat", 0.1, parts)
+    assert np.abs(total * sums.step - wanted.sum(0)).max() < 6 * 4e-5
+
+
 def test_the_margin_is_what_the_proof_says() -> None:
     """A layer so wide that rounding its slopes alone could pass the bound: the factor allows it."""
     steps, width = 30, 20_000

@@ -68,8 +68,15 @@ def second_process(path: str) -> None:
     torch.distributed.destroy_process_group()
 
 
-def test_two_processes_add_up_what_one_does_with_the_same_noise_once(tmp_path: Any) -> None:
-    """To the bit; the second process has no data, and none of the randomness."""
+def test_two_processes_add_up_what_one_does_with_the_same_noise_once(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit; the second process has no data, and none of the randomness.
+
+    A failure of the first one leaves no other waiting, and a plan of another network runs alone.
+    """
+    from adaptive_dp.torch import processes
+
     plan, path = of_two_processes(), str(tmp_path / "group")
     with pytest.raises(dp.RunError, match="init_process_group"), dp.torch.shared(plan):
         pass
@@ -82,6 +89,12 @@ def test_two_processes_add_up_what_one_does_with_the_same_noise_once(tmp_path: A
     try:
         with dp.torch.shared(plan) as lead:
             assert lead
+            with monkeypatch.context() as broken:
+                broken.setattr(processes, "_sum", lambda *_: 1 / 0)
+                with pytest.raises(dp.RunError, match="withheld"):
+                    plan.simulate(seed=5, images=rows)
+            own = plan_of(training(linear, steps=1)).simulate(seed=5, images=rows_of(9))
+            assert own["model"]["parameters"].size == 10
             together = plan.simulate(seed=5, images=rows)["model"]["parameters"]
         assert np.array_equal(alone, together)
         assert plan.certify().epsilon == of_two_processes().certify().epsilon

@@ -796,14 +796,17 @@ class ClippedSums:
 
     def _group(self) -> None:
         """Note whose each parameter is, and by how much rounding moves a module's part."""
-        owners = {name: name.rpartition(".")[0] for name in self._parameters}
+        # a module whose parameters are all empty has no part
+        owners = {
+            name: name.rpartition(".")[0] for name, p in self._parameters.items() if p.numel()
+        }
         modules = list(dict.fromkeys(owners.values()))
         self._module_of = {
-            place.start: modules.index(owners[name]) for name, place in self._places.items()
+            self._places[name].start: modules.index(owner) for name, owner in owners.items()
         }
         margins: list[float] = []
         for module in modules:
-            own = [n for n in self._parameters if owners[n] == module]
+            own = [n for n in owners if owners[n] == module]
             if self._layers is None:
                 sizes = [self._places[n].stop - self._places[n].start for n in own]
                 margins.append(_rounding(sum(sizes)))
@@ -914,7 +917,8 @@ class ClippedSums:
         with warnings.catch_warnings():  # of kernels that vmap replaces by a loop
             warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
             values, losses = gradient(free, inputs, targets)
-        return list(values.values()), losses
+        # a parameter that is one number has no axis beside the rows'
+        return [v[:, None] if v.ndim == 1 else v for v in values.values()], losses
 
     def _forward(self, inputs: Tensor) -> Tensor:
         """Return the outputs; the layers keep what they read and wrote."""
@@ -1045,7 +1049,8 @@ class ClippedSums:
         if by_layer:
             groups, margins = [[] for _ in self._margins], self._margins
             for part in parts:
-                groups[self._module_of[part.place.start]].append(part)
+                if part.place.start < part.place.stop:
+                    groups[self._module_of[part.place.start]].append(part)
         length = 1 / math.sqrt(len(groups))
         # a group's norms, and what float64 may have made too small of them
         larger = 1 + 2.0**-40 + self.size * 2.0**-52
@@ -1056,7 +1061,9 @@ class ClippedSums:
         found = []
         for own, margin, norm in zip(groups, margins, norms, strict=True):
             # Minkowski's inequality of the head of this file
-            factors = (length - margin - SLACK) / norm
+            room = length - margin - SLACK
+            # where rounding alone may fill a part, nothing of it is added: no factor is negative
+            factors = room / norm if room > 0 else torch.zeros_like(norm)
             if rule == "flat":
                 factors = factors.clamp_(max=1 / threshold)
             else:
@@ -1198,7 +1205,7 @@ class ClippedSums:
         whole = range(len(self._margins) if by_layer else 1)
         places = self._places.values()
         groups = [
-            [p for p in places if not by_layer or self._module_of[p.start] == k] for k in whole
+            [p for p in places if not by_layer or self._module_of.get(p.start) == k] for k in whole
         ]
         length, found = 1 / math.sqrt(len(groups)), []
         for x, y in zip(self._tensor(inputs), self._tensor(targets), strict=True):

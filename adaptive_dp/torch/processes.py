@@ -67,7 +67,14 @@ class _Lead:
         self, gradients: UnitGradients, x: Any, y: Any, how: dict[str, Any]
     ) -> tuple[NDArray[np.int64], int]:
         """Return the sum over all units, and how many are short."""
-        network = next(i for i, p in enumerate(self.parts) if p.engine() is gradients.engine)
+        known = (i for i, p in enumerate(self.parts) if p.engine() is gradients.engine)
+        network = next(known, None)
+        if network is None:  # of another plan: the others have not declared it
+            alone = gradients.theta, x, y, gradients.rows.units
+            found: tuple[NDArray[np.int64], int] = gradients.engine.sums(
+                *alone, **how, stream=gradients.stream
+            )
+            return found
         rows, processes = gradients.rows, self.dist.get_world_size()
         own = uniform(processes, rows.count, gradients.stream)
         of_rows = own if rows.units is None else own[rows.units]
@@ -81,7 +88,11 @@ class _Lead:
         task = tasks[0]
         assert task is not None
         task["how"] = {**how, "stream": gradients.stream}
-        total, short = _sum(self.parts, task)
+        try:
+            total, short = _sum(self.parts, task)
+        except BaseException:  # the others are waiting for this process's sum
+            _added(self.dist, np.zeros(np.size(gradients.theta), np.int64), 0, 1)
+            raise
         *whole, short, failed = _added(self.dist, total, short, 0)
         if failed:
             raise RunError("another process failed to add up its units")
@@ -127,6 +138,8 @@ def shared(plan: Pipeline) -> Iterator[bool]:
 
     Notes
     -----
+    A plan of another network that runs meanwhile is computed by rank 0 alone. Where a process fails
+    to add up, the run fails as that of a single process would, and no process is left waiting.
     Rows of a batch are sent to the processes that add them up, by the process group, which does not
     encrypt them. A process that waits for longer than the group's timeout fails.
 
