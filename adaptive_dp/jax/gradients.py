@@ -20,8 +20,8 @@ numbers in float64 whose squares underflow, f g 2^36 with ``f <= 1 / C <= 1e20``
 whose loss or gradient is not finite is replaced by zeros before any product. (Own proof.)
 
 **Sums are exact**: int64, for fewer than 2^27 units; of at most 32 slots first in float64, where
-whole numbers of at most 2^36 add up to at most 2^41, exactly. They do not depend on the order of the units,
-nor on how they are divided into batches.
+whole numbers of at most 2^36 add up to at most 2^41, exactly. They do not depend on the order of
+the units, nor on how they are divided into batches.
 
 **A share depends on its unit alone**, under the assumption of `adaptive_dp.torch.gradients`: *a
 slot's results are a function of that slot's row and of the slot*. A function of one row sees no
@@ -141,7 +141,7 @@ def _add(groups: tuple[tuple[int, ...], ...], rule: str) -> Callable[..., Any]:
     jax = library()
     jnp, length = jax.numpy, 1 / np.sqrt(len(groups))
 
-    def add(total: Any, parts: Any, held: Any, losses: Any, threshold: Any) -> Any:
+    def add(totals: Any, parts: Any, held: Any, losses: Any, threshold: Any) -> Any:
         size = sum(part.shape[1] for part in parts)
         # the norms, and what float64 may have made too small of them
         larger = 1 + 2.0**-40 + size * 2.0**-52
@@ -149,7 +149,8 @@ def _add(groups: tuple[tuple[int, ...], ...], rule: str) -> Callable[..., Any]:
         norms = [jnp.sqrt(sum(squares[i] for i in group)) * larger for group in groups]
         # NaN and infinity of either make the sum NaN or infinite
         good = held & jnp.isfinite(sum(norms) + losses.astype(jnp.float64))
-        short, steps = good, [None] * len(parts)
+        short = good
+        steps: list[Any] = [None] * len(parts)
         for group, norm in zip(groups, norms, strict=True):
             margin = np.sqrt(sum(parts[i].shape[1] for i in group)) * 2.0 ** -(BITS + 1)
             # the triangle inequality of the head of this file
@@ -164,9 +165,9 @@ def _add(groups: tuple[tuple[int, ...], ...], rule: str) -> Callable[..., Any]:
                     for at in range(0, len(good), 32)
                 )
             short = short & (norm <= threshold * length)
-        return total + jnp.concatenate(steps), short.sum()
+        return [total + step for total, step in zip(totals, steps, strict=True)], short.sum()
 
-    return jax.jit(add)  # type: ignore[no-any-return]
+    return jax.jit(add, donate_argnums=0)  # type: ignore[no-any-return]
 
 
 class ClippedSums:
@@ -281,7 +282,10 @@ class ClippedSums:
         losses, rows = self._whole(theta, x, y)
         for i in range(min(2, self.physical_batch)):
             first, again = (
-                [np.float64(value), np.concatenate([np.float64(leaf) for leaf in leaves])]
+                [
+                    np.asarray(value, np.float64),
+                    np.concatenate([np.asarray(leaf, np.float64) for leaf in leaves]),
+                ]
                 for value, leaves in (self._gradient(theta, x[i], y[i]) for _ in range(2))
             )
             if not all(
@@ -321,26 +325,26 @@ class ClippedSums:
 
     def _refuse_fast_math(self) -> None:
         """Refuse a compiler that was told to neglect NaN, or that has no float64."""
-        jnp, slots, kind = library().numpy, self.physical_batch, self._precision
+        slots, kind = self.physical_batch, self._precision
         with wide()(True):
             full, add = np.ones(slots, bool), self._adder("flat", False)
-            none = jnp.zeros(self.size, jnp.int64)
             for value, loss in ((np.nan, 0.0), (0.0, np.inf)):
                 rows = [np.full((slots, size), value, kind) for size in self._sizes]
                 losses = np.full(slots, loss, kind)
-                total, count = add(none, rows, full, losses, 1.0)
-                sums, held = self._join(self._zeros(), ~full, losses, rows, full)
-                again, _ = add(none, sums, held, jnp.zeros(slots), 1.0)
-                found = [int(count), *map(np.any, map(np.asarray, (total, held, again)))]
-                if any(found) or total.dtype != np.int64:
+                totals, count = add(self._zeros(), rows, full, losses, 1.0)
+                sums, held = self._join(self._zeros(slots), ~full, losses, rows, full)
+                again, _ = add(self._zeros(), sums, held, np.zeros(slots), 1.0)
+                found = [count, *totals, held, *again]
+                if any(np.any(np.asarray(v)) for v in found) or again[0].dtype != np.int64:
                     raise DeclarationError(
                         "JAX counts rows that are not finite here: leave out fast-math of XLA_FLAGS"
                     )
 
-    def _zeros(self) -> list[Any]:
-        """Return units' sums of no rows."""
-        jnp = library().numpy
-        return [jnp.zeros((self.physical_batch, size), jnp.float64) for size in self._sizes]
+    def _zeros(self, slots: int | None = None) -> list[Any]:
+        """Return the total of no units, or the sums of each slot's no rows, by leaves."""
+        if slots is None:
+            return [np.zeros(size, np.int64) for size in self._sizes]
+        return [np.zeros((slots, size)) for size in self._sizes]
 
     def __call__(
         self,
@@ -399,12 +403,11 @@ class ClippedSums:
         if len(inputs) != len(targets) or (units is not None and len(units) != len(inputs)):
             raise DeclarationError("inputs, targets and units must have the same number of rows")
         units = np.arange(len(inputs)) if units is None else np.asarray(units)
-        slots, jnp, context = self.physical_batch, library().numpy, wide()
+        slots, context = self.physical_batch, wide()
         add = self._adder(rule, by_layer)
         with compiled():
-            parameters, short = jnp.asarray(theta), []
-            with context(True):
-                total = jnp.zeros(self.size, jnp.int64)
+            parameters, short = library().numpy.asarray(theta), []
+            totals: list[Any] = self._zeros()
             agree = self.slots_agree
             for rounds in unit_batches(units, slots, stream or SecureStream(), agree=agree):
                 found = self._rows(parameters, *self._placed(rounds[0], inputs, targets))
@@ -413,16 +416,19 @@ class ClippedSums:
                     losses, sums = found
                 else:
                     with context(True):
-                        sums, losses = self._zeros(), jnp.zeros(slots)
-                        sums, held = self._join(sums, np.zeros(slots, bool), *found, held)
+                        sums, held = self._join(
+                            self._zeros(slots), np.zeros(slots, bool), *found, held
+                        )
+                    losses = np.zeros(slots)
                     for rows in rounds[1:]:
                         found = self._rows(parameters, *self._placed(rows, inputs, targets))
                         with context(True):
                             sums, held = self._join(sums, held, *found, rows >= 0)
                 with context(True):
-                    total, count = add(total, sums, held, losses, threshold)
+                    totals, count = add(totals, sums, held, losses, threshold)
                 short.append(count)
-            return np.array(total), sum(int(count) for count in short)
+            whole = np.concatenate([np.asarray(total) for total in totals])
+            return whole, sum(int(count) for count in short)
 
     def products(
         self,
