@@ -205,6 +205,7 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/examples.md", "| script |", "examples/*.py", "seconds"),
     Measured("docs/howto/how_sure.md", "| output |", "benchmarks/coverage.py", "a summary"),
     Measured("docs/howto/how_sure.md", "| learner |", "benchmarks/coverage.py", "several runs"),
+    Measured("docs/jax.md", "| network, batch |", "benchmarks/networks.py", "peers"),
     Measured("docs/learning.md", "| learner |", "benchmarks/classification.py", "data, peers"),
     Measured("docs/learning.md", "| set |", "benchmarks/corpus.py, regret.py", "data"),
     Measured("docs/learning.md", "| set, epsilon |", "benchmarks/regret.py measure", "data"),

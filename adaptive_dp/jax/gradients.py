@@ -4,7 +4,8 @@ A private training step needs ``sum_i g_i min(1 / C, 1 / |g_i|)`` over the sampl
 gradient of unit i's loss, C the threshold. `jax.vmap` of `jax.grad` gives the gradients of a
 physical batch: a fixed number of slots, each with a row or with a made-up one that is masked, so
 that one program is compiled, whatever the sample's size. They are then shortened, rounded and added
-in float64 and int64, which JAX is asked for just there.
+in float64 and int64, which JAX is asked for just there, by another program: one program for both
+might compute a gradient twice, for its norm and for its share, and not to the same bit.
 
 **No share is longer than the threshold.** A unit's share is an integer vector S, and the sum's step
 is 2^-36: the claim is ``|S| <= 2^36``. ``S = round(f g 2^36)`` with a factor f; rounding moves it
@@ -18,8 +19,9 @@ is at most ``1 / sqrt(L)`` long, and all together at most 1. Of
 numbers in float64 whose squares underflow, f g 2^36 with ``f <= 1 / C <= 1e20`` rounds to 0. A row
 whose loss or gradient is not finite is replaced by zeros before any product. (Own proof.)
 
-**Sums are exact**: int64, for fewer than 2^27 units. They do not depend on the order of the units,
-nor on how they are divided into batches.
+**Sums are exact**: int64, for fewer than 2^27 units; of at most 32 slots first in float64, where
+whole numbers of at most 2^36 add up to at most 2^41, exactly. They do not depend on the order of
+the units, nor on how they are divided into batches.
 
 **A share depends on its unit alone**, under the assumption of `adaptive_dp.torch.gradients`: *a
 slot's results are a function of that slot's row and of the slot*. A function of one row sees no
@@ -51,11 +53,15 @@ BITS = 36
 SLACK = 2.0**-40
 """What the factor leaves for the rounding of floats."""
 
-SLOTS = 32
-"""Of a physical batch: a dense layer's gradients of a whole batch at once are far slower."""
+SLOTS = (8, 32)
+"""Of a physical batch that is chosen here, the fewest and the most: measured."""
 
-MOST_NUMBERS = 2**26
-"""Of gradients in a physical batch that is chosen here: half a GiB in float64."""
+MOST_NUMBERS = 2**19, 2**26
+"""Of gradients in a physical batch that is chosen here: with more than the fewest slots (then they
+stay in the processor's cache), and with more than one (half a GiB in float64)."""
+
+LANES = 64
+"""Strips in which squares are added, and units' shares: wide enough for the processor's vectors."""
 
 TOLERANCE = 2.0**-10
 """How far `jax.vmap` may be from a row by itself, as a share of the gradient's norm."""
@@ -97,43 +103,71 @@ def wide() -> Any:
     return getattr(experimental, "enable_x64", None) or jax.enable_x64
 
 
+def _squares(part: Any) -> Any:
+    """Return the rows' sums of squares, added in an order that a processor's vectors like."""
+    rows, size = part.shape
+    whole = size // LANES * LANES
+    strips = part[:, :whole].reshape(rows, -1, LANES)
+    return (strips * strips).sum(1).sum(1) + (part[:, whole:] * part[:, whole:]).sum(1)
+
+
 def _join() -> Callable[..., Any]:
     """Return what adds rows to their units, compiled."""
     jnp = library().numpy
 
-    def join(sums: Any, held: Any, losses: Any, rows: Any, mask: Any) -> Any:
-        rows = rows.astype(jnp.float64)
+    def join(sums: Any, held: Any, losses: Any, parts: Any, mask: Any) -> Any:
+        parts = [part.astype(jnp.float64) for part in parts]
         # NaN and infinity of either make the sum NaN or infinite
-        good = jnp.isfinite((rows * rows).sum(1) + losses.astype(jnp.float64)) & mask
-        return sums + jnp.where(good[:, None], rows, 0.0), held | good
+        squares = sum(_squares(part) for part in parts)
+        good = jnp.isfinite(squares + losses.astype(jnp.float64)) & mask
+        kept = [jnp.where(good[:, None], part, 0.0) for part in parts]
+        return [own + part for own, part in zip(sums, kept, strict=True)], held | good
 
     return library().jit(join)  # type: ignore[no-any-return]
 
 
-def _add(ends: tuple[int, ...], rule: str) -> Callable[..., Any]:
-    """Return what adds units' shares, compiled: each part, up to an end, has its own factor."""
+def _rounded(part: Any, good: Any, factors: Any) -> Any:
+    """Return the sum of slots' shares, whole numbers in float64, of up to 32 slots: exact."""
     jnp = library().numpy
-    starts, length = (0, *ends[:-1]), 1 / np.sqrt(len(ends))
+    total = jnp.zeros(part.shape[1], jnp.float64)
+    for i in range(len(part)):  # one loop of the compiled program, over the parameters
+        finite = jnp.where(good[i], part[i].astype(jnp.float64), 0.0)
+        total = total + jnp.round(finite * factors[i])
+    return total
 
-    def add(total: Any, sums: Any, held: Any, threshold: Any) -> Any:
+
+def _add(groups: tuple[tuple[int, ...], ...], rule: str) -> Callable[..., Any]:
+    """Return what adds units' shares, compiled: each group of leaves has its own factor."""
+    jax = library()
+    jnp, length = jax.numpy, 1 / np.sqrt(len(groups))
+
+    def add(totals: Any, parts: Any, held: Any, losses: Any, threshold: Any) -> Any:
+        size = sum(part.shape[1] for part in parts)
         # the norms, and what float64 may have made too small of them
-        larger = 1 + 2.0**-40 + ends[-1] * 2.0**-52
-        parts = [sums[:, start:end] for start, end in zip(starts, ends, strict=True)]
-        norms = [jnp.sqrt((part * part).sum(1)) * larger for part in parts]
-        good = held & jnp.isfinite(sum(norms))
-        short, steps = good, []
-        for part, norm in zip(parts, norms, strict=True):
-            margin = np.sqrt(part.shape[1]) * 2.0 ** -(BITS + 1)
+        larger = 1 + 2.0**-40 + size * 2.0**-52
+        squares = [_squares(part.astype(jnp.float64)) for part in parts]
+        norms = [jnp.sqrt(sum(squares[i] for i in group)) * larger for group in groups]
+        # NaN and infinity of either make the sum NaN or infinite
+        good = held & jnp.isfinite(sum(norms) + losses.astype(jnp.float64))
+        short = good
+        steps: list[Any] = [None] * len(parts)
+        for group, norm in zip(groups, norms, strict=True):
+            margin = np.sqrt(sum(parts[i].shape[1] for i in group)) * 2.0 ** -(BITS + 1)
             # the triangle inequality of the head of this file
             longest = (length - margin - SLACK) / norm
             factors = jnp.minimum(longest, rule_factors(norm, rule, threshold, length)) * 2.0**BITS
-            finite = jnp.where(good[:, None], part, 0.0)
-            steps.append(jnp.round(finite * jnp.where(good, factors, 0.0)[:, None]))
+            factors = jnp.where(good, factors, 0.0)
+            for i in group:
+                steps[i] = sum(
+                    _rounded(
+                        parts[i][at : at + 32], good[at : at + 32], factors[at : at + 32]
+                    ).astype(jnp.int64)
+                    for at in range(0, len(good), 32)
+                )
             short = short & (norm <= threshold * length)
-        whole = jnp.concatenate(steps, axis=1).astype(jnp.int64)
-        return total + whole.sum(0), short.sum()
+        return [total + step for total, step in zip(totals, steps, strict=True)], short.sum()
 
-    return library().jit(add)  # type: ignore[no-any-return]
+    return jax.jit(add, donate_argnums=0)  # type: ignore[no-any-return]
 
 
 class ClippedSums:
@@ -150,7 +184,7 @@ class ClippedSums:
     inputs, targets
         A few made-up rows (two or more): public, of the shapes and types of the private ones.
     physical_batch
-        The number of slots; None for 32, or fewer where there are very many parameters.
+        The number of slots; None for 8 to 32, or fewer where there are very many parameters.
 
     Attributes
     ----------
@@ -191,7 +225,7 @@ class ClippedSums:
         self._precision = flat.dtype
 
         def one(theta: Any, x: Any, y: Any) -> Any:
-            value = jax.numpy.asarray(loss(unravel(theta), x, y))
+            value = jax.numpy.asarray(loss(theta, x, y))
             if value.size != 1 or not jax.numpy.issubdtype(value.dtype, jax.numpy.floating):
                 raise DeclarationError(
                     f"the loss of one row must be a number, got an array of {value.dtype} with the "
@@ -199,13 +233,21 @@ class ClippedSums:
                 )
             return value.reshape(())
 
-        room = max(1, MOST_NUMBERS // max(1, self.size))
-        self.physical_batch = int(physical_batch or min(SLOTS, room))
-        self._gradient = jax.value_and_grad(one)
-        self._rows = jax.jit(jax.vmap(self._gradient, in_axes=(None, 0, 0)))
+        few, room = (max(1, most // max(1, self.size)) for most in MOST_NUMBERS)
+        self.physical_batch = int(physical_batch or min(SLOTS[1], room, max(SLOTS[0], few)))
+
+        def gradient(theta: Any, x: Any, y: Any) -> Any:
+            """Return the loss, and the gradient's leaves that are not empty, each a vector."""
+            value, found = jax.value_and_grad(one)(unravel(theta), x, y)
+            leaves = jax.tree_util.tree_leaves(found)
+            return value, [leaf.reshape(-1) for leaf in leaves if leaf.size]
+
+        self._gradient = gradient
+        # by leaves: to write them into one array would take longer than to compute them
+        self._rows = jax.jit(jax.vmap(gradient, in_axes=(None, 0, 0)))
         self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
         sizes = [int(np.size(leaf)) for leaf in jax.tree_util.tree_leaves(tree)]
-        self._ends = tuple(int(end) for end in np.cumsum(sizes))
+        self._sizes = tuple(size for size in sizes if size)
         self._join = _join()
         self._adds: dict[tuple[str, bool], Any] = {}
         with compiled():
@@ -219,8 +261,10 @@ class ClippedSums:
     def _adder(self, rule: str, by_layer: bool) -> Any:
         """Return what adds units' shares by a rule, compiled once."""
         if (rule, by_layer) not in self._adds:
-            ends = tuple(end for end in self._ends if end) if by_layer else (self.size,)
-            self._adds[rule, by_layer] = _add(tuple(dict.fromkeys(ends)), rule)
+            leaves = tuple(range(len(self._sizes)))
+            self._adds[rule, by_layer] = _add(
+                tuple((i,) for i in leaves) if by_layer else (leaves,), rule
+            )
         return self._adds[rule, by_layer]
 
     def _check(self, theta: NDArray[Any]) -> None:
@@ -235,11 +279,14 @@ class ClippedSums:
             raise DeclarationError(
                 "the loss prints, or calls Python, when it is run: private rows would be shown"
             )
-        losses, rows = map(np.asarray, self._rows(theta, x, y))
+        losses, rows = self._whole(theta, x, y)
         for i in range(min(2, self.physical_batch)):
             first, again = (
-                [np.asarray(v, np.float64) for v in self._gradient(theta, x[i], y[i])]
-                for _ in range(2)
+                [
+                    np.asarray(value, np.float64),
+                    np.concatenate([np.asarray(leaf, np.float64) for leaf in leaves]),
+                ]
+                for value, leaves in (self._gradient(theta, x[i], y[i]) for _ in range(2))
             )
             if not all(
                 np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True)
@@ -252,7 +299,7 @@ class ClippedSums:
                 )
         self._refuse_fast_math()
         one = [np.broadcast_to(v[:1], v.shape).copy() for v in (x, y)]
-        alike = [np.asarray(v) for v in self._rows(theta, *one)]
+        alike = self._whole(theta, *one)
         self.slots_agree = all(
             np.array_equal(v, np.broadcast_to(v[:1], v.shape), equal_nan=True) for v in alike
         )
@@ -264,28 +311,40 @@ class ClippedSums:
         for other in others:
             changed = x.copy()
             changed[slot] = other
-            for before, after in zip((losses, rows), self._rows(theta, changed, y), strict=True):
-                if not np.array_equal(before[keep], np.asarray(after)[keep], equal_nan=True):
+            for before, after in zip((losses, rows), self._whole(theta, changed, y), strict=True):
+                if not np.array_equal(before[keep], after[keep], equal_nan=True):
                     raise DeclarationError(
                         "a row's gradient depends on the rows beside it, in a batch of "
                         f"{self.physical_batch}"
                     )
 
+    def _whole(self, theta: Any, x: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the losses of the slots, and their gradients, shape (slots, size)."""
+        losses, parts = self._rows(theta, x, y)
+        return np.asarray(losses), np.concatenate([np.asarray(part) for part in parts], axis=1)
+
     def _refuse_fast_math(self) -> None:
         """Refuse a compiler that was told to neglect NaN, or that has no float64."""
-        jnp, slots = library().numpy, self.physical_batch
+        slots, kind = self.physical_batch, self._precision
         with wide()(True):
-            zeros, full = jnp.zeros((slots, self.size), jnp.float64), np.ones(slots, bool)
-            nans = np.full((slots, self.size), np.nan, self._precision)
-            infinite = np.full(slots, np.inf, self._precision)
-            for rows, losses in ((nans, np.zeros(slots)), (np.zeros_like(nans), infinite)):
-                sums, held = self._join(zeros, ~full, losses.astype(nans.dtype), rows, full)
-                add = self._adder("flat", False)
-                total, _ = add(jnp.zeros(self.size, jnp.int64), sums, held, 1.0)
-                if np.asarray(held).any() or np.asarray(total).any() or total.dtype != np.int64:
+            full, add = np.ones(slots, bool), self._adder("flat", False)
+            for value, loss in ((np.nan, 0.0), (0.0, np.inf)):
+                rows = [np.full((slots, size), value, kind) for size in self._sizes]
+                losses = np.full(slots, loss, kind)
+                totals, count = add(self._zeros(), rows, full, losses, 1.0)
+                sums, held = self._join(self._zeros(slots), ~full, losses, rows, full)
+                again, _ = add(self._zeros(), sums, held, np.zeros(slots), 1.0)
+                found = [count, *totals, held, *again]
+                if any(np.any(np.asarray(v)) for v in found) or again[0].dtype != np.int64:
                     raise DeclarationError(
                         "JAX counts rows that are not finite here: leave out fast-math of XLA_FLAGS"
                     )
+
+    def _zeros(self, slots: int | None = None) -> list[Any]:
+        """Return the total of no units, or the sums of each slot's no rows, by leaves."""
+        if slots is None:
+            return [np.zeros(size, np.int64) for size in self._sizes]
+        return [np.zeros((slots, size)) for size in self._sizes]
 
     def __call__(
         self,
@@ -344,24 +403,32 @@ class ClippedSums:
         if len(inputs) != len(targets) or (units is not None and len(units) != len(inputs)):
             raise DeclarationError("inputs, targets and units must have the same number of rows")
         units = np.arange(len(inputs)) if units is None else np.asarray(units)
-        slots, jnp, context = self.physical_batch, library().numpy, wide()
+        slots, context = self.physical_batch, wide()
         add = self._adder(rule, by_layer)
         with compiled():
-            parameters, short = jnp.asarray(theta), []
-            with context(True):
-                zeros = jnp.zeros((slots, self.size), jnp.float64), jnp.zeros(slots, bool)
-                total = jnp.zeros(self.size, jnp.int64)
+            parameters, short = library().numpy.asarray(theta), []
+            totals: list[Any] = self._zeros()
             agree = self.slots_agree
             for rounds in unit_batches(units, slots, stream or SecureStream(), agree=agree):
-                sums = zeros
-                for rows in rounds:
-                    found = self._rows(parameters, *self._placed(rows, inputs, targets))
+                found = self._rows(parameters, *self._placed(rounds[0], inputs, targets))
+                held = rounds[0] >= 0
+                if len(rounds) == 1:  # units of one row are their rows
+                    losses, sums = found
+                else:
                     with context(True):
-                        sums = self._join(*sums, *found, rows >= 0)
+                        sums, held = self._join(
+                            self._zeros(slots), np.zeros(slots, bool), *found, held
+                        )
+                    losses = np.zeros(slots)
+                    for rows in rounds[1:]:
+                        found = self._rows(parameters, *self._placed(rows, inputs, targets))
+                        with context(True):
+                            sums, held = self._join(sums, held, *found, rows >= 0)
                 with context(True):
-                    total, count = add(total, *sums, threshold)
+                    totals, count = add(totals, sums, held, losses, threshold)
                 short.append(count)
-            return np.array(total), sum(int(count) for count in short)
+            whole = np.concatenate([np.asarray(total) for total in totals])
+            return whole, sum(int(count) for count in short)
 
     def products(
         self,
@@ -381,14 +448,14 @@ class ClippedSums:
         theta = library().numpy.asarray(np.asarray(theta, dtype=self._precision))
         inputs, targets = np.asarray(inputs), np.asarray(targets)
         along, found = np.asarray(direction, dtype=np.float64), []
-        ends = [*dict.fromkeys(end for end in self._ends if end)] if by_layer else [self.size]
+        ends = np.cumsum(self._sizes).tolist() if by_layer else [self.size]
         length = 1 / np.sqrt(len(ends))
         with compiled():
             for start in range(0, len(inputs), self.physical_batch):
                 rows = np.arange(start, start + self.physical_batch)
                 rows[rows >= len(inputs)] = -1
-                _, gradients = self._rows(theta, *self._placed(rows, inputs, targets))
-                own = np.asarray(gradients, dtype=np.float64)[rows >= 0]
+                _, gradients = self._whole(theta, *self._placed(rows, inputs, targets))
+                own = gradients.astype(np.float64)[rows >= 0]
                 products = np.zeros(len(own))
                 with np.errstate(all="ignore"):
                     for low, high in zip([0, *ends], ends, strict=False):
