@@ -333,7 +333,7 @@ class TukeyMedian:
 # Since ``r_v(D') <= r_v(D) + 1`` and ``r_{v-1}(D) <= r_v(D')``, the lesser of F and T moves by at
 # most 1 between D and D', and so does ``d = max(0, T - F)``, the distance that is tested. If F(D) >
 # T then F(D') >= T, and d is 0 at both. (Levels whose set is
-# empty are left out of F: where G_v(D) has rows so has G_v(D'), and where that has, G_{v-1}(D) has.)
+# empty are left out of F: if G_v(D) has rows so has G_v(D'), and if that has, so has G_{v-1}(D).)
 #
 # *What is released* where the test passes: a normal vector about a weighted mean m, with c^2 times
 # the weighted scatter S about it as its covariance. The weight of a row is the share of the levels
