@@ -72,6 +72,15 @@ def test_rows_that_are_no_number_are_refused(rows: Any) -> None:
         dp.Auto(["a"], "y", rows=rows)
 
 
+@pytest.mark.parametrize("target", ["y", "n", "thin"])
+def test_an_epsilon_of_0_is_refused_and_nearly_equal_bounds_are_not_divided_by(target: str) -> None:
+    columns = {**COLUMNS, "thin": (0.0, 5e-324)}
+    table, learner = dp.dataset("rows", columns=columns), dp.Auto(["a"], target, rows=10)
+    with pytest.raises(dp.DeclarationError, match="epsilon"):
+        table.solve(learner, epsilon=0.0, delta=0.0)
+    assert isinstance(learner.chosen(table, 0.1, 0.0), Constant)
+
+
 def test_it_learns() -> None:
     data = {"a": np.linspace(0, 1, 4_000)}
     data["y"] = np.where(abs(data["a"] - 0.5) < 0.25, "yes", "no")

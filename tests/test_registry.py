@@ -213,6 +213,35 @@ def test_a_forged_name_and_module_prove_nothing() -> None:
     assert own(forged) is None
 
 
+def test_what_says_that_it_is_equal_proves_nothing() -> None:
+    """Of a mechanism's class, which its metaclass compares, and of a function."""
+
+    class Equal(type(dp.Laplace)):  # type: ignore[misc]
+        def __eq__(cls, other: object) -> bool:
+            return other is dp.Laplace or other is cls
+
+        def __hash__(cls) -> int:
+            return hash(dp.Laplace)
+
+    class Louder(dp.Laplace, metaclass=Equal):
+        pass
+
+    class Step:
+        def __eq__(self, other: object) -> bool:
+            return other is ridge
+
+        def __hash__(self) -> int:
+            return hash(ridge)
+
+    ridge: Any = accounting.locate(registry.FUNCTIONS["adassp.ridge/4"])
+    assert registry.is_own(dp.Laplace)
+    assert registry.is_own(ridge)
+    assert not registry.is_own(Louder)
+    assert not registry.is_own(Step())
+    certificate = dp.Pipeline(n=people().count().release(Louder(scale=2.0))).certify()
+    assert [row.kind for row in certificate.third_party] == ["mechanism"]
+
+
 @pytest.mark.parametrize("name", ["adassp.ridge/2", "adassp.ridge", "nothing/1", "ridge"])
 def test_a_function_that_the_library_does_not_have_is_refused(name: str) -> None:
     count = people().count().release(dp.Laplace(scale=2.0))

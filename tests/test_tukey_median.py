@@ -303,6 +303,11 @@ class TestEllipsoid:
         for epsilon, delta, message in ((1.0, 0.0, "delta"), (-1.0, 1e-6, "epsilon")):
             with pytest.raises(DeclarationError, match=message):
                 table.solve(one, epsilon=epsilon, delta=delta)
+        pairs = dp.dataset("t", columns={"x": None}, unit="id", rows_per_unit=7)
+        for epsilon, delta, message in ((7e-9, 1e-6, "7.42e-09"), (200.0, 1e-6, "larger delta")):
+            # the count has a part of it, and less than 1e-9 is left for each of 7 rows
+            with pytest.raises(DeclarationError, match=message):
+                pairs.solve(one, epsilon=epsilon, delta=delta)
         zero = dp.dataset("t", columns={"x": None}, neighbors="zero_out")
         with pytest.raises(DeclarationError, match="zero_out"):
             zero.solve(one, epsilon=1.0, delta=1e-6)

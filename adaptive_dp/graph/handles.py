@@ -78,8 +78,8 @@ def _detached(value: Operation) -> Operation:
 
 
 _ATOMS = frozenset({str, int, bool, type(None)})
-_FIELD_NAMES: dict[type, tuple[str, ...]] = {}
-"""The fields of the library's classes that `exact_key` has met."""
+_FIELD_NAMES: dict[int, tuple[type, tuple[str, ...]]] = {}
+"""The library's classes that `exact_key` has met, by `id`, and their fields."""
 
 _LONGEST = 256
 """Tuples of more entries than this are not compared."""
@@ -110,12 +110,14 @@ def exact_key(value: Any) -> tuple[Any, ...] | None:
     elif id(value) in _SHARED_KEYS:
         return _SHARED_KEYS[id(value)]
     else:
-        names = _FIELD_NAMES.get(kind)
-        if names is None:
-            if not _is_value_class(kind):
+        met = _FIELD_NAMES.get(id(kind))
+        if met is None:
+            # a class may say itself what it is equal to
+            if type(kind).__eq__ is not type.__eq__ or not _is_value_class(kind):
                 return None
-            names = _FIELD_NAMES[kind] = tuple([each.name for each in fields_of(kind)])
-        parts = [getattr(value, name) for name in names]
+            names = tuple([each.name for each in fields_of(kind)])
+            met = _FIELD_NAMES[id(kind)] = kind, names
+        parts = [getattr(value, name) for name in met[1]]
     keys = [kind]
     for part in parts:
         # without a call where it can be done

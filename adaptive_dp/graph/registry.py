@@ -47,8 +47,11 @@ FUNCTIONS, OPERATIONS, MECHANISMS = _tables
 
 _FUNCTION_NAMES: Mapping[str, str] = {place: name for name, place in FUNCTIONS.items()}
 _PLACES = frozenset([*FUNCTIONS.values(), *OPERATIONS.values(), *MECHANISMS.values()])
-_OWN: set[Any] = set()
-"""Those of the library's classes and functions that `is_own` has been asked for."""
+_OWN: dict[int, Any] = {}
+"""Those of the library's classes and functions that `is_own` has been asked for, by `id`.
+
+A set of them would also seem to hold what says of itself that it is equal to one of them.
+"""
 
 
 def is_own(thing: Any) -> bool:
@@ -69,12 +72,12 @@ def is_own(thing: Any) -> bool:
     (True, False)
     """
     # looked up once: it is asked of each node of a plan, and what a name stands for never changes
-    if thing in _OWN:
+    if id(thing) in _OWN:
         return True
     # or of the package below, which has tables of its own
     own = names(thing, _PLACES) or accounting.is_own(thing)
     if own:
-        _OWN.add(thing)
+        _OWN[id(thing)] = thing
     return own
 
 

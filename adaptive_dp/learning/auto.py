@@ -60,7 +60,9 @@ def count_noise(epsilon: float, delta: float) -> float:
     (30.7, 14.1)
     """
     # a Laplace scale of 1 / epsilon has the deviation sqrt(2) / epsilon
-    return math.sqrt(2) / epsilon if delta == 0 else 1 / largest_mu(epsilon, delta)
+    if delta == 0:
+        return math.sqrt(2) / epsilon if epsilon else math.inf  # 0 is refused by each learner
+    return 1 / largest_mu(epsilon, delta)
 
 
 def too_few(epsilon: float, delta: float, rows: int | None) -> bool:
@@ -269,8 +271,9 @@ def _moves(table: Table, target: str) -> float:
     goal, column = table.domain.find(target), table[target]
     if isinstance(goal, Categories):
         return query_sensitivity(column.histogram(), table)
-    if isinstance(goal, Interval) and goal.lower < goal.upper:
-        half = (goal.upper - goal.lower) / 2
+    half = (goal.upper - goal.lower) / 2 if isinstance(goal, Interval) else 0.0
+    # no half width where bounds are equal, or so near that it is rounded to 0
+    if isinstance(goal, Interval) and half > 0:
         return query_sensitivity((column - (goal.lower + half)).sum(), table) / half
     return 1.0
 

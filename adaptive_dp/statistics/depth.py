@@ -33,6 +33,7 @@ from adaptive_dp.mechanisms.discrete import DiscreteLaplace
 from adaptive_dp.mechanisms.propose_test_release import distance_threshold, is_far
 from adaptive_dp.mechanisms.selection import Exponential
 from adaptive_dp.mechanisms.smooth_sensitivity import (
+    MIN_EPSILON,
     _ApproximateInstanceMechanism,
     noise_epsilon,
     public_parameter,
@@ -331,7 +332,8 @@ class TukeyMedian:
 # r_{s-j}(D)`` over j from 0 to T, or ``p - |D|`` if that is more, p a released number of rows.
 # Since ``r_v(D') <= r_v(D) + 1`` and ``r_{v-1}(D) <= r_v(D')``, the lesser of F and T moves by at
 # most 1 between D and D', and so does ``d = max(0, T - F)``, the distance that is tested. If F(D) >
-# T then F(D') >= T, and d is 0 at both.
+# T then F(D') >= T, and d is 0 at both. (Levels whose set is
+# empty are left out of F: if G_v(D) has rows so has G_v(D'), and if that has, so has G_{v-1}(D).)
 #
 # *What is released* where the test passes: a normal vector about a weighted mean m, with c^2 times
 # the weighted scatter S about it as its covariance. The weight of a row is the share of the levels
@@ -874,12 +876,25 @@ class AffineInvariantMean:
         if epsilon is not None:
             scale = up(moved / (COUNT * epsilon), 64)
             budget = (1 - COUNT) * epsilon / steps * (1 - 1e-12)
+            if not budget >= MIN_EPSILON:  # noise for less is charged as much
+                lowest = MIN_EPSILON * steps * 1.06
+                raise DeclarationError(
+                    f"AffineInvariantMean needs an epsilon of at least {lowest:.3g}"
+                    f" where {steps:g} rows may come or go, got {epsilon!r}"
+                )
         together = (epsilon or 1.0) * (1 - 1 / steps)
+        own = delta * math.exp(-together) / steps * (1 - 1e-12 if steps > 1 else 1.0)
+        if not own >= 1e-60:
+            raise DeclarationError(
+                f"AffineInvariantMean needs a delta for each of {steps:g} rows that may come or go "
+                f"of at least 1e-60: delta e^(-{together:g}) / {steps:g}, which is {own:.2g} for "
+                f"delta {delta!r}; give it a larger delta, or less than epsilon {epsilon or 1.0!r}"
+            )
         count = number.release(DiscreteLaplace(scale=scale), name="rows")
         least = post(below, count, parameter(count, "scale"))
         mechanism = EllipsoidMean(
             epsilon=budget,
-            delta=delta * math.exp(-together) / steps * (1 - 1e-12 if steps > 1 else 1.0),
+            delta=own,
             reach=self.reach,
         )
         mean = query.release(mechanism, given=[least], name="mean")
