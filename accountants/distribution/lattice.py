@@ -586,7 +586,8 @@ class Spread:
         reach = 9 * width + slip
         first = math.floor((epsilon - reach - profile.start) / h) - 1
         last = math.ceil((epsilon + reach - profile.start) / h) + 1
-        if not (first >= 0 and h <= 0.1 and w <= 0.05 and tilt * width <= h):
+        # so far beyond the window places are no integers that an array has
+        if not (0 <= first < 2**53 and h <= 0.1 and w <= 0.05 and tilt * width <= h):
             return 1.0
         v = np.arange(first, min(last, first + len(one.sum.masses) - 1) + 1)
         masses = one.sum.masses[(one.base + v) % len(one.sum.masses)] + one.sum.error
@@ -683,9 +684,9 @@ def _spread_in(plan: _Plan, ends: Ends, around: Window, size: int) -> Spread:
         times * (64 * one.tail_error * (1 + 1 / step) + 8 * (one.stray + other.stray))
         for (one, times), (other, _) in zip(above, below, strict=True)
     )
-    return Spread(
-        *profiles, upper, count, moved * (1 + 1e-9), certain, blurred, plan.cap - plan.fall
-    )
+    # without a cap nothing is put elsewhere, however far below 0 the sums may be
+    reach = plan.cap - plan.fall if plan.cap < math.inf else math.inf
+    return Spread(*profiles, upper, count, moved * (1 + 1e-9), certain, blurred, reach)
 
 
 _SIZES = (2**17, 2**20)

@@ -200,9 +200,11 @@ def _of_world(world: World, epsilon: float, delta: float) -> Opinion:
             if high is None or value.delta.upper() < high.delta.upper():
                 high = value
             if value.delta.upper() <= case.delta:
-                return _opinion(
-                    "confirmed", epsilon, delta, None if low is None else low.delta, value
-                )
+                below = None if low is None else low.delta
+                if below is not None and below.lower() > value.delta.upper():
+                    # from the one epsilon to the other delta may fall by e^near - e^at, no more
+                    below = below - (where.exp() - at.exp())
+                return _opinion("confirmed", epsilon, delta, below, value)
     if low is not None and not low.delta > 0:
         # chords alone were found, of which nothing is below
         least = case.least(at)

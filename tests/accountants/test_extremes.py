@@ -191,3 +191,15 @@ def test_the_largest_losses_do_not_hide_the_answer(delta: float) -> None:
             total += chance * (norm.cdf(away / deviation) - math.exp(log_paid))
         assert side * (total / delta - 1) >= -1e-9
     assert bounds.upper <= bounds.lower * (1 + 1e-5)
+
+
+def test_a_curve_far_beyond_all_losses_is_answered() -> None:
+    """Places so far outside of a window are no integers of an array: that was an IndexError."""
+    shifts, opposite = [1.14 * k for k in (1, 2, 3)], [1.04, 2.08]
+    mixture = GaussianMixture(shifts, [0.106, 0.156, 0.234], opposite, [0.238, 0.244])
+    term = Repeated(Grouped(Spend(mixture), 2), 4394)
+    low, high = Guarantee(term).profile(np.array([1.0, 1e155]))
+    assert np.all(low >= 0)
+    assert np.all(low <= high)
+    assert high[0] == 1
+    assert low[1] == 0

@@ -850,3 +850,18 @@ def test_distribution_is_confirmed_where_it_is_tightest() -> None:
     epsilon = upper(term, 1e-6, Distribution())
     assert opinion(term, epsilon, 1e-6).verdict == "confirmed"
     assert opinion(term, epsilon * (1 - 1e-7), 1e-6).verdict == "refuted"
+
+
+def test_a_confirmation_at_a_near_epsilon_is_no_contradiction() -> None:
+    """Delta is tight at this epsilon, and Renyi divergences confirm it one TOLERANCE above.
+
+    That bound at the larger epsilon was held against the lower end at the smaller one.
+    """
+    sample = ReplacedSample(Spend(Laplace(0.9778125265420451)), rate=1e-6)
+    term = Sequential(
+        [sample, Spend(losses.Approximate(2.2627364752230235, 6.400995063011683e-08))]
+    )
+    found = opinion(term, 2.2616318706526575, 1e-3)
+    assert found.verdict == "confirmed"
+    assert 0.9999e-3 < found.lower <= found.upper <= 1e-3
+    assert opinion(term, 2.2616318706526575, 0.9999995e-3).verdict == "refuted"
