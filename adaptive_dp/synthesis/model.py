@@ -19,7 +19,8 @@ With k = prod(n_i - 1) dimensions, noise of variance v in each, and y off that g
 its answer keeps the share ``max(0, 1 - (k - 2) v / |y - g|^2)`` of the difference. For a guess that
 does not depend on this noise that has a smaller mean squared error than y, wherever the truth is
 (James and Stein 1961; Baranchik 1964 for the positive part). So a large table of little news is
-answered as its parts say, without its noise. Intervals are of the least-squares counts, as before.
+answered as its parts say, without its noise. Intervals are of the least-squares counts, and widened
+where an answer lies beyond.
 
 *What is known beside.* Cells that are known to be impossible are 0 in every answer: read tables are
 projected onto the others, and fits never leave 0. Where a prior model is given, one of other rows

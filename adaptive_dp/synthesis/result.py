@@ -20,7 +20,6 @@ from adaptive_dp.synthesis.marginals import LARGEST_ANSWER, CellOf
 from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
 from adaptive_dp.synthesis.rows import sampled_codes, values_of_codes
 from adaptive_dp.synthesis.workload import (
-    BRIDGE,
     LARGEST,
     WEIGHT_STEPS,
     Axis,
@@ -210,7 +209,7 @@ class Synthetic(Mapping[str, Any], Summarized):
     def _ends(self, where: Mapping[str, Any], level: float) -> tuple[Floats, Floats]:
         """Return the ends of an interval for the number of rows that meet conditions."""
         table, cells = self._taken(where)
-        ends = []
+        count, ends = self.count(where), list[float]()
         for own, sign in (([each.whole for each in cells], -1), ([each.any for each in cells], 1)):
             weights = np.array(1.0)
             for along in own:
@@ -229,8 +228,9 @@ class Synthetic(Mapping[str, Any], Summarized):
                 middle = float((weights * self.model.answer(table)).sum())
                 away = self._largest_gap(table, level)
             # of a bin that is cut, none or all rows may be meant
-            ends.append(np.asarray(max(middle + sign * away, 0.0)))
-        return ends[0], ends[1]
+            ends.append(max(middle + sign * away, 0.0))
+        # the answer is shrunk: an interval that is widened to hold it covers no less
+        return np.asarray(min(ends[0], count)), np.asarray(max(ends[1], count))
 
     def _share_ends(self, where: Any, given: Any, level: float) -> tuple[Floats, Floats]:
         """Return the ends of a quotient's interval: both counts fail with half of the rest."""
@@ -244,8 +244,11 @@ class Synthetic(Mapping[str, Any], Summarized):
         )
 
     def _total_ends(self, level: float) -> tuple[Floats, Floats]:
+        # the answer is at least 1, what was read may be less
+        middle = float(self.model.means[()])
         away = float(ndtri(0.5 + level / 2)) * self.model.deviation(())
-        return np.asarray(max(self.total - away, 0.0)), np.asarray(self.total + away)
+        low, high = max(middle - away, 0.0), middle + away
+        return np.asarray(min(low, self.total)), np.asarray(max(high, self.total))
 
     def interval(
         self,
@@ -262,9 +265,11 @@ class Synthetic(Mapping[str, Any], Summarized):
         the probability.
 
         Of a table that was measured, or is a part of one that was: the least-squares count of all
-        readings, which is Gaussian, with its known deviation. It is for each cell by itself. Which
-        tables were measured again depends on what noise there was before; how often intervals
-        cover the truth is measured on the page on synthetic data.
+        readings, which is Gaussian, with its known deviation. It is for each cell by itself. The
+        answer, which is shrunk, non-negative and of the common total, may lie beyond: the interval
+        is widened to it, and covers no less. Which tables were measured again depends on what
+        noise there was before; how often intervals cover the truth is measured on the page on
+        synthetic data.
 
         Of any other table of the workload, or a part of one: the answer and the bound of
         `error` on either side, in rows, cut off at 0.
@@ -297,7 +302,10 @@ class Synthetic(Mapping[str, Any], Summarized):
             half = float(ndtri(0.5 + share / 2)) * self.model.deviation(table)
         else:
             middle, half = self.model.answer(table), self._largest_gap(table, share)
-        low, high = np.maximum(middle - half, 0.0), np.maximum(middle + half, 0.0)
+        # the answer is shrunk: an interval that is widened to hold it covers no less
+        answer = self.model.answer(table)
+        low = np.minimum(np.maximum(middle - half, 0.0), answer)
+        high = np.maximum(middle + half, answer)
         allowed = self.model.allowed(table)
         if allowed is not None:
             low, high = np.where(allowed, low, 0.0), np.where(allowed, high, 0.0)
@@ -478,8 +486,7 @@ class Synthetic(Mapping[str, Any], Summarized):
 
     def _wanted(self) -> list[Columns]:
         """Return the tables of a workload of few tables."""
-        pairs = zip(self.layout.workload, self.layout.weights, strict=True)
-        found = [table for table, weight in pairs if weight != BRIDGE]
+        found = self.layout.wanted
         return found if len(found) <= MOST_WANTED else []
 
     def rows(

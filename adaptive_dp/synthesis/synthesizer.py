@@ -53,7 +53,7 @@ from adaptive_dp.synthesis.marginals import (
 from adaptive_dp.synthesis.model import Model, boxes_of, model_of
 from adaptive_dp.synthesis.result import Synthetic
 from adaptive_dp.synthesis.workload import (
-    BRIDGE,
+    OUTSIDE,
     Axis,
     Columns,
     Layout,
@@ -220,8 +220,7 @@ def _closed(model: Model, found: Layout, method: str, *, over: bool = False) -> 
         wanted = set(found.workload)
         return [i for i, table in enumerate(found.tables) if table not in wanted]
     if method == "aim" and over:
-        pairs = zip(found.workload, found.weights, strict=True)
-        return [found.place[table] for table, weight in pairs if weight == BRIDGE]
+        return [found.place[table] for table in found.outside]
     if method != "mst":
         return []
     return [
@@ -525,7 +524,7 @@ class Synthesizer(Learner[Synthetic]):
         """Return the released model."""
         names = self._columns(table)
         workload, conditions, plain = items_of(self.workload)
-        edges = edges_with(self.edges, conditions, plain, table.domain)
+        edges = edges_with(self.edges, conditions, plain, self.private_edges, table.domain)
         axes = axes_of(table.domain, names, edges, self.private_edges, self.private_keys)
         wanted = tables_of(workload, names, [each.size for each in axes], self.cells)
         for each in conditions:
@@ -722,7 +721,7 @@ def _bridges(wanted: Mapping[Columns, float], sizes: Sequence[int]) -> dict[Colu
     cells = {pair: sizes[pair[0]] * sizes[pair[1]] for pair in parts}
     mean, used = sum(cells.values()) / len(parts), sorted({i for table in wanted for i in table})
     pairs = [pair for pair in itertools.combinations(used, 2) if pair not in parts]
-    return {(a, b): BRIDGE for a, b in pairs if sizes[a] * sizes[b] <= mean}
+    return {(a, b): OUTSIDE for a, b in pairs if sizes[a] * sizes[b] <= mean}
 
 
 def synthesize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from attrs import evolve, frozen
 from numpy.typing import NDArray
 
+from accountants.document import short_repr
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.values import as_int, positive
 from adaptive_dp.queries.domains import Categories, Column, Interval, Strings
@@ -35,8 +36,9 @@ BINS = 16
 MOST_QUANTILES = 64
 """The most bins whose edges are released quantiles."""
 
-BRIDGE = 2.0**-40
-"""The weight in a workload of pairs of columns that no table of it has together."""
+OUTSIDE = 0.0
+"""The weight in a layout of pairs of columns that no table of the workload has together: they are
+candidates, and nothing of them is wanted. Tables that a user names have positive weights."""
 
 WEIGHT_STEPS = 2**8
 """Weights of candidates are multiples of 2^-8."""
@@ -310,6 +312,12 @@ def taken(column: Axis, condition: Any) -> Taken:
     [0.5, 1.0]
     """
     found = np.zeros(column.size)
+    if condition is not None and column.values is None and column.edges is None:
+        raise DeclarationError(
+            f"a condition on {column.name!r} needs cells that are known, and its own are released "
+            "with the model: give edges or declare categories, in place of private_edges and "
+            "private_keys, or name its columns in place of the condition"
+        )
     if condition is None:
         if not column.missing:
             raise DeclarationError(f"no value of {column.name!r} is missing")
@@ -402,7 +410,7 @@ class Layout:
     workload
         The tables that are wanted.
     weights
-        Of each of them: positive.
+        Of each of them: positive, or `OUTSIDE` of pairs that are not wanted, but may be chosen.
     """
 
     sizes: tuple[int, ...]
@@ -414,6 +422,18 @@ class Layout:
         """The candidates: all subsets of tables that are wanted but the empty one, small first."""
         found = {part for table in self.workload for part in subsets(table) if part}
         return tuple(sorted(found, key=lambda table: (len(table), table)))
+
+    @property
+    def wanted(self) -> list[Columns]:
+        """The tables of the workload without the pairs outside of it."""
+        pairs = zip(self.workload, self.weights, strict=True)
+        return [table for table, weight in pairs if weight != OUTSIDE]
+
+    @property
+    def outside(self) -> list[Columns]:
+        """The pairs of columns that no table of the workload has together."""
+        pairs = zip(self.workload, self.weights, strict=True)
+        return [table for table, weight in pairs if weight == OUTSIDE]
 
     @cached_property
     def place(self) -> dict[Columns, int]:
@@ -504,8 +524,12 @@ def layout(
             or not 0 <= table[0] <= table[-1] < len(sizes)
         ):
             raise DeclarationError(f"a table needs different columns, got the places {table!r}")
-    if not all(positive(weight) for weight in weights):
-        raise DeclarationError(f"weights of tables must be positive, got {weights!r}")
+    plain = [positive(weight) or weight == OUTSIDE for weight in weights]
+    if not all(plain) or not any(weights):
+        raise DeclarationError(
+            f"weights of tables must be positive, or {OUTSIDE:g} of pairs that are not wanted, and "
+            f"one at least positive, got {short_repr(weights)}"
+        )
     if found.most > LARGEST or sum(map(int, found.cells)) > MOST_CELLS:
         raise DeclarationError(
             f"{len(found.tables)} tables of {sum(map(int, found.cells))} cells do not fit: at most "
@@ -610,12 +634,17 @@ def _conditions(item: Any) -> list[Conditions]:
 
 
 def edges_with(
-    edges: Mapping[str, Any], conditions: Iterable[Conditions], plain: set[str], table: TableDomain
+    edges: Mapping[str, Any],
+    conditions: Iterable[Conditions],
+    plain: set[str],
+    private_edges: Collection[str],
+    table: TableDomain,
 ) -> dict[str, Any]:
     """Return edges to which the ends of all ranges are added, so that no range cuts a bin.
 
     Columns of which no edges are given, and that are in no plain table, have no others: their bins
-    are as few, and as little noise is added up, as the ranges allow.
+    are as few, and as little noise is added up, as the ranges allow. Those of ``private_edges``
+    have none.
     """
     found = dict(edges)
     for each in conditions:
@@ -623,6 +652,8 @@ def edges_with(
             column = table.find(name) if name in table.columns else None
             if condition is None or not isinstance(column, Interval):
                 continue
+            if name in private_edges:
+                continue  # refused by `taken`, with the right words
             given = found.get(name, BINS if name in plain else 1)
             own = _axis(name, column, False, given).edges or ()
             asked = _numbers(name, condition if isinstance(condition, Iterable) else [])
