@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -1272,6 +1273,41 @@ def test_selection_from_rounded_answers() -> None:
         prove.prove(rounded_threshold, answers="every", epsilon=0.1)
 
 
+def two_floors(answers: Any, noise: Any) -> Any:
+    """The floor of 2 x, written as two, and 2 x taken away: 0 for moves of 3/2, not for 3/4."""
+    x = answers[0]
+    return math.floor(x) + math.floor(x + Fraction(1, 2)) - 2 * x + noise.laplace(1)
+
+
+def remainder(answers: Any, noise: Any) -> Any:
+    """Minus the remainder of 3: of integers it moves by 2 at most."""
+    return math.floor(answers[0] / 3) * 3 - answers[0] + noise.geometric(1)
+
+
+def test_counterexamples_of_rounded_answers_are_neighbours() -> None:
+    """Half of a move is no move of a box without 0, nor of integers: nothing is refuted by it."""
+    for claim in (0.1, 0.4):  # it is 0-DP, as the loss at 3/2 from anywhere shows
+        verdict = prove.prove(two_floors, answers=1, epsilon=claim, neighbors=[[(1.5, 1.5)]])
+        assert not isinstance(verdict, prove.Refuted)
+    # 1 to 2 each, 2 to 4 together, less 3
+    assert proof_of(two_floors, 1, neighbors=[[(1.5, 1.5)]]).least == 1
+    assert not isinstance(prove.prove(remainder, answers=1, epsilon=2), prove.Refuted)
+    wrong = prove.prove(remainder, answers=1, epsilon=1.9)
+    assert isinstance(wrong, prove.Refuted)
+    assert wrong.loss == pytest.approx(2, abs=1e-9)
+    # the line has the answers as they are: a digit less is another rounded number
+    wrong = prove.prove(
+        lambda q, noise: math.floor(q[0]) - q[0] + noise.laplace(1),
+        answers=1,
+        epsilon=0.4,
+        neighbors=[[(1.5, 1.5)]],
+    )
+    assert isinstance(wrong, prove.Refuted)
+    written = re.findall(r"\(-?[0-9.]+,\)", wrong.line)
+    assert len(written) == 2
+    assert [eval(each) for each in written] == [wrong.at, wrong.neighbor]
+
+
 def test_forged_rounding_is_refused() -> None:
     document = dict(proof_of(rounded_max(1), 2).document)
     for change in (
@@ -1600,6 +1636,37 @@ def test_the_largest_delta_of_mixed_programs(epsilon: float) -> None:
             assert found.low <= max(deltas) * 1.01 + 1e-6
         if program is sum_beside_test:  # one test of Laplace noise is less than randomized response
             assert max(deltas) > found.high * 0.8
+
+
+def test_the_largest_delta_does_not_see_the_path() -> None:
+    """Two scales by a hidden test: the lower end is below a sum over the released number's law."""
+
+    def hidden(answers: Any, noise: Any) -> Any:
+        if answers[0] + noise.laplace(1) > 1:
+            return answers[1] + noise.gaussian(1)
+        return answers[1] + noise.gaussian(2)
+
+    found = prove.largest_delta(hidden, answers=2, epsilon=3, neighbors=[[(-2, -1.5), (1, 1.5)]])
+    assert found.at is not None
+    assert found.neighbor is not None
+    y, step = np.linspace(-30, 30, 60001, retstep=True)
+
+    def density(at: Any) -> Any:
+        first, second = map(float, at)
+        passed = math.exp(first - 1) / 2 if first < 1 else 1 - math.exp(1 - first) / 2
+        parts = ((passed, 1), (1 - passed, 2))
+        return sum(
+            p * np.exp(-((y - second) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
+            for p, s in parts
+        )
+
+    one, other = density(found.at), density(found.neighbor)
+    exact = max(
+        float(np.maximum(a - math.e**3 * b, 0).sum() * step)
+        for a, b in ((one, other), (other, one))
+    )
+    assert found.low <= exact + 1e-6
+    assert exact <= found.high
 
 
 def test_the_largest_delta_of_one_kind_of_noise() -> None:

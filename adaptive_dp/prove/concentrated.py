@@ -547,7 +547,12 @@ def _lower_end(
 def _cut(
     program: Program, at: Sequence[Fraction], neighbor: Sequence[Fraction], epsilon: float
 ) -> Node:
-    """Return a program's tree that releases of each number whether it is above a bound."""
+    """Return a program's tree that releases of each number whether it is above a bound.
+
+    One bound for each place of an output, whatever the path is: it is a function of what is
+    released, which does not show the path.
+    """
+    bounds: dict[tuple[str, int], Fraction] = {}
     here, there = (
         {f"q{i}": x for i, x in enumerate(program.extended(where))} for where in (at, neighbor)
     )
@@ -565,6 +570,7 @@ def _cut(
                 bound += scale**2 * size / (high - low)
             else:  # where the ratio of two densities is e^epsilon
                 bound = min(high, bound + scale * size / 2)
+        bound = bounds.setdefault((node.skeleton, len(done)), bound)
         condition = Inequality(plus(form, {"1": -bound}), True)
         if set(condition.form) <= {"1"}:
             return leaf(node, draws, (*done, condition.form.get("1", ZERO) > 0))

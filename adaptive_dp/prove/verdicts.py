@@ -47,7 +47,16 @@ from adaptive_dp.prove.laws import NoLaw, interior
 from adaptive_dp.prove.laws import exceeds as sum_exceeds
 from adaptive_dp.prove.likelihood import exceeds, law_of, plain, ratio_of
 from adaptive_dp.prove.loops import NOW, Ending, Loop, looped, places, text_of
-from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
+from adaptive_dp.prove.program import (
+    Draw,
+    Leaf,
+    Node,
+    Program,
+    ProgramError,
+    Test,
+    is_float,
+    unroll,
+)
 
 LADDER = (*range(9), 12, 16, 24, 32, 48, 64, 256, 1024, 4096)
 """How many times the worst move the answers of a counterexample are from where they start."""
@@ -169,7 +178,7 @@ class Refuted:
     def line(self) -> str:
         """A line of Python that computes the loss again."""
         return (
-            f"prove.log_ratio({self.name}, {_numbers(self.at)}, {_numbers(self.neighbor)}, "
+            f"prove.log_ratio({self.name}, {_literals(self.at)}, {_literals(self.neighbor)}, "
             f"{plain(self.output)!r})"
         )
 
@@ -180,7 +189,7 @@ class Refuted:
         lines = [
             f"REFUTED: {self.name} is not {shown_number(self.epsilon)}-DP for "
             f"{_count(self.answers)}, where {_relation(self.neighbors)}.",
-            f"Answers {_numbers(self.at)} and {_numbers(self.neighbor)}, output "
+            f"Answers {_literals(self.at)} and {_literals(self.neighbor)}, output "
             f"{plain(self.output)!r}: {loss}.",
         ]
         if math.isinf(self.loss):
@@ -1061,6 +1070,17 @@ def _numbers(values: Sequence[Fraction]) -> str:
     )
 
 
+def _literals(values: Sequence[Fraction]) -> str:
+    """Return numbers as Python reads them, exactly: of a rounded answer the last digit counts."""
+
+    def text(value: Fraction) -> str:
+        if value.denominator == 1:
+            return str(value.numerator)
+        return repr(float(value)) if is_float(value) else repr(value)
+
+    return f"({', '.join(map(text, values))}{',' if len(values) == 1 else ''})"
+
+
 def _above(value: Fraction) -> str:
     """Return a bound for people, rounded up where it is cut."""
     text = shown_number(value)
@@ -1276,11 +1296,17 @@ def _all_pairs(
     both = [frozenset({1, -1})] * program.answers
     moves = list(itertools.islice(relation.corners(both), 64))
     if program.rounded:  # half of a move rounds to another number, and leaves another rest
-        moves = [m for move in moves[:32] for m in (move, tuple(x / 2 for x in move))]
+        halves = [m for move in moves[:32] for m in (move, tuple(x / 2 for x in move))]
+        moves = [move for move in halves if _allowed(relation, move)]
+    # of the whole program: where one path has geometric noise, answers are integers on all of them
+    integers = any(needs_integers(each, program.answers) for each in bounds.groups)
+    if integers:
+        moves = [move for move in moves if all(x.denominator == 1 for x in move)]
     for group in groups:
         members = _same_output(bounds.groups, group.leaf.skeleton)
-        integers = any(needs_integers(each, program.answers) for each in members)
         for start, returned in starts_of(program, group):
+            if integers:
+                start = tuple(Fraction(round(x)) for x in start)
             far = [Fraction(0)] + [Fraction(m * side) for m in (1, 4, 16, 64) for side in (1, -1)]
             for shift in far if returned else far[:1]:
                 values = [value + shift for value in returned]
@@ -1290,6 +1316,14 @@ def _all_pairs(
                         neighbor = tuple(x + d for x, d in zip(point, move, strict=True))
                         for pair in ((point, neighbor), (neighbor, point)):
                             yield members, pair[0], pair[1], values
+
+
+def _allowed(relation: Adjacency, move: tuple[Fraction, ...]) -> bool:
+    """Whether neighbours' answers move so: in a box without 0, half of a move may not be one."""
+    return any(
+        all(low <= x <= high for x, (low, high) in zip(move, box, strict=True))
+        for box in relation.moves()
+    )
 
 
 def _edges(
