@@ -112,8 +112,9 @@ def exact_key(value: Any) -> tuple[Any, ...] | None:
     else:
         met = _FIELD_NAMES.get(id(kind))
         if met is None:
+            meta: Any = type(kind)
             # a class may say itself what it is equal to
-            if type(kind).__eq__ is not type.__eq__ or not _is_value_class(kind):
+            if meta.__eq__ is not type.__eq__ or not _is_value_class(kind):
                 return None
             names = tuple([each.name for each in fields_of(kind)])
             met = _FIELD_NAMES[id(kind)] = kind, names
