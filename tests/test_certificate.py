@@ -479,8 +479,8 @@ GIVEN_FIELDS = [
     "shift", "size", "slope", "stopping", "strong_concavity", "strong_convexity", "teachers",
     "tilt", "times", "tolerance", "topics", "universe", "unlabeled", "upper", "value", "values",
     "weight", "weights", "whole_units", "words", "workload", "zero", "labels", "level", "local",
-    "models", "sampling", "", "expected", "physical_batch", "quantile", "shapes", "rule", "by_layer",
-    "schedule",
+    "models", "sampling", "", "expected", "physical_batch", "quantile", "shapes", "rule",
+    "by_layer", "schedule",
 ]
 # fmt: on
 
