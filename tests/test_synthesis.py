@@ -1045,8 +1045,8 @@ class TestItems:
         words = "cells that are known"
         with pytest.raises(dp.DeclarationError, match=words):
             dp.synthesize(PEOPLE, [{"age": (25, 40)}], private_edges={"age": 4})
+        never = [{"age": (25, 40)}]
         with pytest.raises(dp.DeclarationError, match=words):
-            never = [{"age": (25, 40)}]
             dp.synthesize(PEOPLE, "all 1-way", private_edges={"age": 4}, impossible=never)
         towns = dp.dataset("t", columns={"town": str, "a": ["p", "q"]})
         with pytest.raises(dp.DeclarationError, match=words):

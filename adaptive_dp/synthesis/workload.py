@@ -24,8 +24,9 @@ Columns = tuple[int, ...]
 """The columns of a table of counts: their places, ascending."""
 
 MOST_CELLS = 2**26
-"""The most cells of all candidate tables together: counts and answers are 4 bytes each, and a round
-holds about ten such arrays, which together are below 4 GB."""
+"""The most cells of all candidate tables together. Counts and answers are 4 bytes each, and a round
+holds several such arrays. Measured: 366,275 tables of 130 columns, 64,162,747 cells, took 3.7 GB at
+most in three rounds and 50,000 synthetic rows."""
 
 LARGEST = 2**20
 """The most cells of one table."""
