@@ -61,7 +61,7 @@ MOST_NUMBERS = 2**19, 2**26
 stay in the processor's cache), and with more than one (half a GiB in float64)."""
 
 LANES = 64
-"""Strips in which squares are added, and units' shares: wide enough for the processor's vectors."""
+"""Strips in which squares are added: wide enough for the processor's vectors."""
 
 TOLERANCE = 2.0**-10
 """How far `jax.vmap` may be from a row by itself, as a share of the gradient's norm."""
