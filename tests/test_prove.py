@@ -1308,6 +1308,37 @@ def test_counterexamples_of_rounded_answers_are_neighbours() -> None:
     assert [eval(each) for each in written] == [wrong.at, wrong.neighbor]
 
 
+def test_a_constant_may_be_whole_noise_of_another_path() -> None:
+    """Who sees a 0 does not see the path: about .49 is lost, and 0.6 was called refuted."""
+
+    def hidden(answers: Any, noise: Any) -> Any:
+        if min(answers[0], 0) + noise.laplace(1) > 0:
+            return 0
+        return noise.geometric(1)
+
+    def real(answers: Any, noise: Any) -> Any:
+        if answers[0] + noise.laplace(1) > 0:
+            return 0
+        return noise.laplace(1)
+
+    for claim in (0.6, 0.9):
+        assert isinstance(prove.prove(hidden, answers=1, epsilon=claim), prove.Undecided)
+    # a number that has a density is no constant: it is told apart
+    assert isinstance(prove.prove(real, answers=1, epsilon=0.9), prove.Refuted)
+    assert proof_of(real, 1).least == 1
+
+    def either(answers: Any, noise: Any) -> Any:
+        if answers[0] + noise.geometric(1) > 0:
+            return 0
+        return noise.geometric(1)
+
+    # of a 0: (1 + P(geometric = 0) P(0 or less)...) at both, summed over both paths
+    ratio = math.exp(-1)
+    mass = (1 - ratio) / (1 + ratio)
+    one, other = (tail + (1 - tail) * mass for tail in (ratio / (1 + ratio), 1 / (1 + ratio)))
+    assert prove.log_ratio(either, [1], [0], 0) == pytest.approx(math.log(other / one), abs=1e-9)
+
+
 def test_forged_rounding_is_refused() -> None:
     document = dict(proof_of(rounded_max(1), 2).document)
     for change in (

@@ -250,9 +250,12 @@ def _bodies(every: list[World], make: Any) -> list[World]:
 def _groups(every: list[World], size: int) -> list[World]:
     if size == 1:
         return every
-    # the members of a group may lie in several worlds, so that all of them are paid
-    together = every[0] if len(every) == 1 else _merged(spend for one in every for spend in one)
-    return [_merged((Node("Group", (("loss", a), ("size", size))), n) for a, n in together)]
+    # the members of a group may lie in several worlds, so that all of them are paid: no mechanism
+    # costs as much, unless there is one world
+    kind, together = "Group", every[0]
+    if len(every) > 1:
+        kind, together = "GroupBound", _merged(spend for one in every for spend in one)
+    return [_merged((Node(kind, (("loss", a), ("size", size))), n) for a, n in together)]
 
 
 def _merged(spends: Iterable[tuple[Node, int]]) -> World:

@@ -1214,7 +1214,7 @@ def _replaced(node: Node) -> Known:
             return known(Node("Envelope", (("losses", each),)))
         case "PrivateSelection" | "PoissonSelection":
             return known(loss.having(base=Node("Replaced", (("loss", loss["base"]),))))
-        case "Group" | "Replaced":
+        case "Group" | "GroupBound" | "Replaced":
             raise NotCovered("a replaced unit of a group")
     return known(Node("Group", (("loss", loss), ("size", 2))))
 
@@ -1255,7 +1255,7 @@ def _group(node: Node) -> Known:
         case "Envelope":
             each = tuple(Node("Group", (("loss", a), ("size", k))) for a in loss["losses"])
             return known(Node("Envelope", (("losses", each),)))
-        case "Group":
+        case "Group" | "GroupBound":
             return known(loss.having(size=loss["size"] * k))
         case "SparseVector":
             more = {name: Fraction(loss[name]) * k for name in ("threshold", "queries", "numbers")}
@@ -1278,6 +1278,11 @@ def _group(node: Node) -> Known:
     raise NotCovered(f"a group of units of {loss.kind}")
 
 
+def _group_bound(node: Node) -> Known:
+    """Return what a group's loss is at most: nothing says that a mechanism loses as much."""
+    return evolve(_group(Node("Group", node.fields)), attained=False, witness=None)
+
+
 KINDS: dict[str, Callable[[Node], Known]] = {
     "Allocated": _allocated,
     "Approximate": _approximate,
@@ -1294,6 +1299,7 @@ KINDS: dict[str, Callable[[Node], Known]] = {
     "GaussianMixture": _gaussian_mixture,
     "GaussianSparseVector": _gaussian_sparse_vector,
     "Group": _group,
+    "GroupBound": _group_bound,
     "GumbelNoisyMax": _bounded_range,
     "Laplace": _laplace,
     "LaplaceNoisyMax": _pure,

@@ -37,10 +37,13 @@ translation a group); the tests compare them with exact probabilities.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
+from typing import Any
 
 import attrs
 from attrs import field, frozen
@@ -624,13 +627,20 @@ def _lower(
         return best, worst
     n = program.answers
     zero = (Fraction(0),) * n
+    firsts = list({(g.leaf.skeleton, densities_of(g)): g for g in groups}.values())
     for places in _by_output(groups).values():
         # a group that has no interior has probability 0: it says nothing
         members = [groups[i] for i in places]
         solid = tuple(group for group in members if _solid(group))
         # of integers: where numbers are returned it is not known whether any are possible
         unknown = any(in_integers(group.draws) and group.leaf.forms for group in members)
-        if not solid or unknown:
+        # what another path may return too has more probability than its own groups have
+        shared = any(
+            own.leaf.skeleton != other.leaf.skeleton and may_be_one(own, other)
+            for own in members
+            for other in firsts
+        )
+        if not solid or unknown or shared:
             continue
         moves = list(dict.fromkeys(each.move for group in solid for each in group.moves))
         if len(solid) * len(moves) > MOST_COMPARED:
@@ -650,6 +660,49 @@ def _lower(
                 if best is not None and there - here > best:
                     best, worst = there - here, Worst(solid, x, move)
     return best, worst
+
+
+def may_be_one(one: Group, other: Group) -> bool:
+    """Whether groups may return the same output, with a probability, though they write it in two ways.
+
+    A number of whole noise may be a constant of another path. One that has a density is none.
+    """
+    return densities_of(one) == densities_of(other) and alike(
+        literal_of(one.leaf.skeleton), literal_of(other.leaf.skeleton)
+    )
+
+
+@lru_cache(maxsize=1024)
+def literal_of(skeleton: str) -> Any:
+    """Return a skeleton as it is returned, with ``...`` for numbers."""
+    return ast.literal_eval(skeleton)
+
+
+def densities_of(group: Group) -> int:
+    """Return how many of the returned numbers have a density: noise that is no whole number."""
+    kinds = {f"v{draw.index}": draw.kind for draw in group.draws}
+    return sum(
+        any(kinds.get(name, "geometric") != "geometric" for name in form)
+        for form in group.leaf.forms
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, not a truth value."""
+    return isinstance(value, int | float | Fraction) and not isinstance(value, bool)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two outputs or skeletons may be the same: ``...`` may be any number."""
+    if one is ... or other is ...:
+        return all(each is ... or is_number(each) for each in (one, other))
+    if isinstance(one, list | tuple):
+        return (
+            type(one) is type(other)
+            and len(one) == len(other)
+            and all(alike(a, b) for a, b in zip(one, other, strict=True))
+        )
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
 
 
 def _least(groups: Sequence[Group], move: Move) -> Fraction | None:

@@ -9,7 +9,14 @@ from fractions import Fraction
 from typing import Any
 
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.prove.alignment import Group, groups_of
+from adaptive_dp.prove.alignment import (
+    Group,
+    alike,
+    densities_of,
+    groups_of,
+    is_number,
+    literal_of,
+)
 from adaptive_dp.prove.cells import NOTHING, Enclosed, enclosed, exponential
 from adaptive_dp.prove.finite import exact_law
 from adaptive_dp.prove.laws import NoLaw, Sum, law, ratio
@@ -238,30 +245,38 @@ def _members(
 ) -> tuple[Program, list[tuple[Group, Sequence[Fraction]]]]:
     """Return a program's groups that return an output, with the numbers in it."""
     program = unroll(function, answers)
-    members: list[tuple[Group, Sequence[Fraction]]] = []
-    for group in groups_of(program):
-        found = _matched(ast.literal_eval(group.leaf.skeleton), output)
-        if found is not None:
-            members.append((group, found))
-    # an output that is a constant on some paths has a probability: densities are nothing beside it
-    fewest = min((len(returned) for _, returned in members), default=0)
-    members = [(group, returned) for group, returned in members if len(returned) == fewest]
+    members = returning(groups_of(program), output)
     if not members:
         raise DeclarationError(f"{program.name} returns no {plain(output)!r}")
     return program, members
 
 
+def returning(groups: Sequence[Group], output: Any) -> list[tuple[Group, Sequence[Fraction]]]:
+    """Return the groups that make an output possible, each with the numbers in it.
+
+    A number of whole noise may be a constant of another path: who sees the output does not see the
+    path, so both count. An output that has a probability on some paths has that of these: densities
+    are nothing beside it.
+    """
+    found = []
+    for group in groups:
+        numbers = _matched(literal_of(group.leaf.skeleton), output)
+        if numbers is not None:
+            found.append((group, numbers))
+    fewest = min((densities_of(group) for group, _ in found), default=0)
+    return [(group, numbers) for group, numbers in found if densities_of(group) == fewest]
+
+
 def _matched(skeleton: Any, output: Any) -> list[Fraction] | None:
     """Return the numbers at the places of a skeleton; None if an output is not of its form."""
     if skeleton is ...:
-        number = isinstance(output, int | float | Fraction) and not isinstance(output, bool)
-        return [Fraction(output)] if number else None
+        return [Fraction(output)] if is_number(output) else None
     if isinstance(skeleton, list | tuple):
         if type(output) is not type(skeleton) or len(output) != len(skeleton):
             return None
         parts = [_matched(s, o) for s, o in zip(skeleton, output, strict=True)]
         return None if any(p is None for p in parts) else [x for p in parts for x in p or ()]
-    return [] if type(output) is type(skeleton) and output == skeleton else None
+    return [] if alike(skeleton, output) else None
 
 
 def plain(value: Any) -> Any:

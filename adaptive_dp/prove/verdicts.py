@@ -45,7 +45,7 @@ from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, 
 from adaptive_dp.prove.finite import least_exponent, table
 from adaptive_dp.prove.laws import NoLaw, interior
 from adaptive_dp.prove.laws import exceeds as sum_exceeds
-from adaptive_dp.prove.likelihood import exceeds, law_of, plain, ratio_of
+from adaptive_dp.prove.likelihood import exceeds, law_of, plain, ratio_of, returning
 from adaptive_dp.prove.loops import NOW, Ending, Loop, looped, places, text_of
 from adaptive_dp.prove.program import (
     Draw,
@@ -1216,14 +1216,15 @@ def _shown(
     returned: Sequence[Fraction],
 ) -> Refuted | None:
     """Return the counterexample of two answers and an output, if it is one."""
-    both = [(group, returned) for group in members]
+    output = _output(members[0].leaf.skeleton, returned)
+    # also of paths that write it differently: whoever sees an output does not see the path
+    both = returning(bounds.groups, output)
     one = law_of(both, program.extended(at))
     if not one:
         return None
     other = law_of(both, program.extended(neighbor))
     if not exceeds(one, other, claim):
         return None
-    output = _output(members[0].leaf.skeleton, returned)
     loss = ratio_of(one, other) if other else math.inf
     return _counterexample(program, relation, claim, bounds, at, neighbor, output, loss)
 

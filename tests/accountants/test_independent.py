@@ -831,6 +831,15 @@ def test_chords_are_of_the_costlier_direction(body: Term, epsilon: float) -> Non
     assert found.upper >= max(lower, found.lower)
 
 
+def test_groups_in_several_parts_refute_nothing() -> None:
+    """All parts are paid at full size, which no group costs: a bound, and no refutation."""
+    term = Grouped(Parallel([Spend(Gaussian(2.5)), Spend(Gaussian(0.35))]), 2)
+    epsilon = upper(term, 0.01, Distribution())
+    assert check(to_json(term), epsilon=epsilon, delta=0.01).verdict != "refuted"
+    both = upper(Sequential([Spend(Gaussian(5.0)), Spend(Gaussian(0.7))]), 0.01, Distribution())
+    assert check(to_json(term), epsilon=both, delta=0.01).verdict == "confirmed"
+
+
 def test_too_many_worlds_are_named() -> None:
     towns = Parallel([Spend(Laplace(0.1 + k / 64)) for k in range(20)])
     with pytest.raises(NotCovered, match="worlds"):

@@ -1,7 +1,7 @@
 """Errors of the public AIM, MST and MWEM+PGM on the tables that ``benchmarks.synthesis`` exports.
 
     python -m benchmarks.synthesis --adult FOLDER --rand FILE --export FOLDER
-    python synthesis_private_pgm.py REPOSITORY FOLDER/Adult.npz aim 1.0 --seed 0
+    python public_mst.py REPOSITORY FOLDER/Adult.npz aim 1.0 --seed 0
 
 It runs in an environment of its own: REPOSITORY is github.com/ryan112358/private-pgm at commit
 01f02f1 (June 2024), the last one in NumPy, with numpy<2, scipy, pandas<3, networkx, matplotlib and
