@@ -175,7 +175,7 @@ def number(value: arb) -> float:
 # Each kind.
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _known(node: Node, precision: int) -> Known:
     made = KINDS.get(node.kind)
     if made is None:

@@ -663,7 +663,7 @@ def _lower(
 
 
 def may_be_one(one: Group, other: Group) -> bool:
-    """Whether groups may return the same output, with a probability, though they write it in two ways.
+    """Whether groups may return one output, with a probability, though they write it in two ways.
 
     A number of whole noise may be a constant of another path. One that has a density is none.
     """
