@@ -410,11 +410,9 @@ class _Plan:
         for pair, times in others:
             p, q = (float(each[0]) for each in pair.above(point))
             lost += times * max(0.0, p - math.exp(cap) * q)
-        low = sum(float(n) * end[0] for (_, n), end in zip(self.counts, ends, strict=True))
-        high = sum(float(n) * end[1] for (_, n), end in zip(self.counts, ends, strict=True))
-        capped = capped_cumulant(self.counts, ends, cap)
+        span, capped = _span(self.counts, ends), capped_cumulant(self.counts, ends, cap)
         empty: deque[_Kept] = deque(maxlen=_WINDOWS)  # those of the plan are of other laws
-        return evolve(self, cumulant=capped, span=(low, high), cap=cap, windows=empty), lost
+        return evolve(self, cumulant=capped, span=span, cap=cap, windows=empty), lost
 
     def _ends(self, log_delta: float) -> Ends:
         found = _ends(self.counts, log_delta)
@@ -504,13 +502,20 @@ def _plan(spends: tuple[tuple[Pair, int], ...]) -> _Plan:
     )
     counts = list(merged.items())
     ends = _ends(counts, -70.0)
-    low = sum(float(n) * end[0] for (_, n), end in zip(counts, ends, strict=True))
-    high = sum(float(n) * end[1] for (_, n), end in zip(counts, ends, strict=True))
     top = math.inf
     if all(math.isfinite(pair.top()) for pair in merged):
         top = max(0.0, ceiling(sum((Fraction(pair.top()) * n for pair, n in counts), Fraction())))
     is_tight = all(pair.is_tight() for pair in merged)
-    return _Plan(counts, cumulant(counts, ends), (low, high), top, is_tight, exact_lattice(counts))
+    return _Plan(
+        counts, cumulant(counts, ends), _span(counts, ends), top, is_tight, exact_lattice(counts)
+    )
+
+
+def _span(counts: list[tuple[Pair, int]], ends: Ends) -> tuple[float, float]:
+    """Return the least and the largest sum of losses between the pairs' ends."""
+    low = sum(float(n) * end[0] for (_, n), end in zip(counts, ends, strict=True))
+    high = sum(float(n) * end[1] for (_, n), end in zip(counts, ends, strict=True))
+    return low, high
 
 
 def _ends(counts: list[tuple[Pair, int]], log_delta: float) -> Ends:

@@ -520,10 +520,7 @@ class Teach(Operation):
                 raise DeclarationError(
                     f"teachers by {self.by!r} need a column that declares categories"
                 )
-            if self.columns.get(self.by) != groups:
-                raise DeclarationError(
-                    f"the column {self.by!r} must be declared as {table.name!r} declares it"
-                )
+            domains.check_declared(table, self.by, self.columns)
             teacher_count = check_int("teachers' count", len(groups.values), 1, MAX_TEACHERS)
         return TeachersDomain(teacher_count, self._categories(self.target), examples, width)
 

@@ -627,7 +627,7 @@ def _lower(
         return best, worst
     n = program.answers
     zero = (Fraction(0),) * n
-    firsts = list({(g.leaf.skeleton, densities_of(g)): g for g in groups}.values())
+    twice = written_twice(groups)
     for places in _by_output(groups).values():
         # a group that has no interior has probability 0: it says nothing
         members = [groups[i] for i in places]
@@ -635,12 +635,7 @@ def _lower(
         # of integers: where numbers are returned it is not known whether any are possible
         unknown = any(in_integers(group.draws) and group.leaf.forms for group in members)
         # what another path may return too has more probability than its own groups have
-        shared = any(
-            own.leaf.skeleton != other.leaf.skeleton and may_be_one(own, other)
-            for own in members
-            for other in firsts
-        )
-        if not solid or unknown or shared:
+        if not solid or unknown or members[0].leaf.skeleton in twice:
             continue
         moves = list(dict.fromkeys(each.move for group in solid for each in group.moves))
         if len(solid) * len(moves) > MOST_COMPARED:
@@ -662,14 +657,18 @@ def _lower(
     return best, worst
 
 
-def may_be_one(one: Group, other: Group) -> bool:
-    """Whether groups may return one output, with a probability, though they write it in two ways.
+def written_twice(groups: Sequence[Group]) -> set[str]:
+    """Return the skeletons of outputs that another path may return, with a probability, too.
 
     A number of whole noise may be a constant of another path. One that has a density is none.
     """
-    return densities_of(one) == densities_of(other) and alike(
-        literal_of(one.leaf.skeleton), literal_of(other.leaf.skeleton)
-    )
+    kinds = dict.fromkeys((group.leaf.skeleton, densities_of(group)) for group in groups)
+    return {
+        skeleton
+        for (one, densities), (other, others) in itertools.combinations(kinds, 2)
+        if one != other and densities == others and alike(literal_of(one), literal_of(other))
+        for skeleton in (one, other)
+    }
 
 
 @lru_cache(maxsize=1024)

@@ -51,10 +51,9 @@ from adaptive_dp.prove.alignment import (
     Move,
     align,
     conditions_of,
-    densities_of,
     groups_of,
     in_integers,
-    may_be_one,
+    written_twice,
 )
 from adaptive_dp.prove.exact import Form, Inequality, plus, scaled, shown_number, value_of
 from adaptive_dp.prove.likelihood import delta_of
@@ -531,11 +530,7 @@ def _lower_end(
     program: Program, groups: Sequence[Group], relation: Adjacency, epsilon: float
 ) -> tuple[float, tuple[Fraction, ...] | None, tuple[Fraction, ...] | None]:
     """Return the largest delta that two vectors of answers are seen to need."""
-    kinds = {(group.leaf.skeleton, densities_of(group)): group for group in groups}
-    if any(
-        a.leaf.skeleton != b.leaf.skeleton and may_be_one(a, b)
-        for a, b in itertools.combinations(kinds.values(), 2)
-    ):
+    if written_twice(groups):
         return 0.0, None, None  # what is cut below would tell apart what may be one output
     plain = attrs.evolve(relation, rounded=())
     whole = any(in_integers(group.draws) for group in groups)

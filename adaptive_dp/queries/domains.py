@@ -620,6 +620,20 @@ def refuse_zero_out(kind: str, values: Values) -> None:
         )
 
 
+def check_declared(table: Table, name: str, declared: Mapping[str, Column]) -> None:
+    """Refuse a node that has another declaration of a column than its table, such as of a document.
+
+    Raises
+    ------
+    DeclarationError
+        If so.
+    """
+    if name not in declared or declared[name] != table.find(name):
+        raise DeclarationError(
+            f"the column {name!r} must be declared as {table.name!r} declares it"
+        )
+
+
 # -----------------------------------------------------------------------------
 # Columns, clipped to their bounds, and the lazily computed values of rows.
 

@@ -128,10 +128,7 @@ class BatchModels(Query):
                 raise DeclarationError(
                     f"TukeyEM reads columns of numbers, with bounds or None; {name!r} is another"
                 )
-            if self.declared.get(name) != table.find(name):
-                raise DeclarationError(
-                    f"the column {name!r} must be declared as {table.name!r} declares it"
-                )
+            domains.check_declared(table, name, self.declared)
         return table
 
     def dimension(self, domain: domains.Table) -> int:

@@ -437,10 +437,7 @@ class RowsOnLattice(Query):
                 raise DeclarationError(
                     f"means are of columns of numbers; {name!r} is declared as {found}"
                 )
-            if self.declared.get(name) != found:
-                raise DeclarationError(
-                    f"the column {name!r} must be declared as {table.name!r} declares it"
-                )
+            domains.check_declared(table, name, self.declared)
         return table
 
     def dimension(self, domain: domains.Table) -> int:

@@ -65,10 +65,7 @@ class DocumentQuery(Query):
         """Return the table; check the columns, and that a document is a unit."""
         table: domains.Table = inputs[0]
         for name in (*self.words, *([] if self.counts is None else [self.counts])):
-            if name not in self.declared or self.declared[name] != table.find(name):
-                raise DeclarationError(
-                    f"the column {name!r} must be declared as {table.name!r} declares it"
-                )
+            domains.check_declared(table, name, self.declared)
         if self._by_rows:
             if table.unit is None:
                 raise DeclarationError(

@@ -130,10 +130,7 @@ class GroupErrors(SumOverRows):
         if not self.features:
             raise DeclarationError("errors of a model need the features that it reads; got none")
         for name in (*self.features, self.target, self.by):
-            if name not in self.declared or self.declared[name] != table.find(name):
-                raise DeclarationError(
-                    f"the column {name!r} must be declared as {table.name!r} declares it"
-                )
+            domains.check_declared(table, name, self.declared)
             if not isinstance(self.declared[name], Interval | Categories):
                 table.interval(name)  # raises with the remedy
         for name in (self.target, self.by):

@@ -127,10 +127,7 @@ class Rejections(Query):
                 raise DeclarationError(
                     f"a test of tests reads columns with bounds or categories; {name!r} has neither"
                 )
-            if self.declared.get(name) != table.find(name):
-                raise DeclarationError(
-                    f"the column {name!r} must be declared as {table.name!r} declares it"
-                )
+            domains.check_declared(table, name, self.declared)
         return table
 
     def sensitivity(self, domain: domains.Table, change: Change, norm: float) -> float:

@@ -234,10 +234,7 @@ class MarginalsOf(Operation):
         if len(inputs) != 1 + released:
             raise DeclarationError(f"marginals need a table and {released} released edges")
         for name, edges, bins in zip(self.columns, self.edges, self.released_cells, strict=True):
-            if self.declared.get(name) != table.find(name):
-                raise DeclarationError(
-                    f"the column {name!r} must be declared as {table.name!r} declares it"
-                )
+            domains.check_declared(table, name, self.declared)
             if bins is not None:
                 kinds = (domains.Interval, domains.Strings)
                 if edges is not None or not isinstance(self.declared[name], kinds):

@@ -137,8 +137,7 @@ class UnitGradients:
         """Return the sum in steps, and the number of units within the threshold; once for both."""
         if threshold not in self._known:
             x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
-            how: dict[str, Any] = {"rule": self.rule, "by_layer": self.by_layer}
-            how["threshold"] = threshold
+            how = self._how(threshold)
             if HELPERS:
                 self._known[threshold] = HELPERS[-1](self, x, y, how)
             else:
@@ -161,10 +160,10 @@ class UnitGradients:
     def products(self, bound: float, direction: NDArray[Any]) -> NDArray[np.float64]:
         """Return each row's clipped gradient, over the bound, times a direction; for audits."""
         x, y = (in_precision(each, self.theta.dtype) for each in self.rows.batch())
-        sums, rule, by_layer = self.engine.sums, self.rule, self.by_layer
-        return sums.products(
-            self.theta, x, y, direction, threshold=bound, rule=rule, by_layer=by_layer
-        )
+        return self.engine.sums.products(self.theta, x, y, direction, **self._how(bound))
+
+    def _how(self, threshold: float) -> dict[str, Any]:
+        return {"threshold": threshold, "rule": self.rule, "by_layer": self.by_layer}
 
 
 @frozen
