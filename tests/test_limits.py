@@ -15,6 +15,7 @@ import adaptive_dp as dp
 from adaptive_dp.cli.main import main
 from adaptive_dp.cli.output import UNUSABLE
 from adaptive_dp.data import csv_files
+from adaptive_dp.graph import values
 
 PEOPLE = dp.dataset("people", columns={"x": (0, 10)})
 PLAN = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=2)))
@@ -138,39 +139,56 @@ def test_an_interruption_that_is_swallowed_comes_again():
         def __del__(self):
             time.sleep(0.3)  # it is raised in here, where Python only says so
 
-    @dp.Limits(seconds=0.1).watched("x")
     def forever():
         Slow()
         while True:
             pass
 
     with pytest.raises(dp.LimitError):
-        forever()
+        dp.Limits(seconds=0.1).watched("x", forever)
 
 
 def test_memory_is_watched():
     held = []
 
-    @dp.Limits(memory=5e7).watched("x")
     def grow():
         while len(held) < 4000:
             held.append(bytearray(b"x") * 100_000)
             time.sleep(0.001)
 
     with pytest.raises(dp.LimitError, match=r"Limits\.memory"):
-        grow()
+        dp.Limits(memory=5e7).watched("x", grow)
     held.clear()
 
 
 def test_the_inner_of_two_limits_is_the_one_that_is_named():
-    def forever(outer, inner):
-        with dp.Limits(seconds=outer).watched("outer"), dp.Limits(seconds=inner).watched("inner"):
-            while True:
-                pass
+    def forever():
+        while True:
+            pass
 
     for which, limits in {"inner": (60, 0.05), "outer": (0.05, 60)}.items():
         with pytest.raises(dp.LimitError, match=rf"{which}: .* 0\.05 seconds"):
-            forever(*limits)
+            outer, inner = (dp.Limits(seconds=seconds) for seconds in limits)
+            outer.watched("outer", lambda inner=inner: inner.watched("inner", forever))
+
+
+def test_interruptions_without_a_pause_end_with_the_watch(monkeypatch):
+    # a slow machine: the next one arrives while the last one rises, at every step of its way
+    monkeypatch.setattr(values, "AGAIN", 0.0)
+
+    def deep(levels):
+        try:
+            while not levels:
+                pass
+            deep(levels - 1)
+        finally:
+            sorted(range(100))
+
+    for _ in range(10):
+        with pytest.raises(dp.LimitError):
+            dp.Limits(seconds=0.001).watched("x", lambda: deep(40))
+        for _ in range(1000):  # nothing of it arrives here
+            sorted(range(10))
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, "1", True, None])

@@ -428,11 +428,15 @@ def independent_checker() -> Any:
 def _second_opinion(certificate: Certificate, options: Namespace, limits: Limits) -> dict[str, Any]:
     """Return what the independent checker says of the claim for the plan in a certificate."""
     independent = independent_checker()
-    with status("computing the claim again"), limits.watched("certificate"):
+
+    def again() -> Any:
         term = load(certificate.plan, allow=permitted(options.allow), limits=limits).term
-        opinion = independent.check(
+        return independent.check(
             to_json(term), epsilon=certificate.epsilon, delta=certificate.delta
         )
+
+    with status("computing the claim again"):
+        opinion = limits.watched("certificate", again)
     ends = {"lower": opinion.lower, "upper": opinion.upper}
     return {"verdict": opinion.verdict, "text": str(opinion), **ends, "method": opinion.method}
 

@@ -360,12 +360,15 @@ def verify_document(options: Namespace) -> int:
     if options.independent:
         # its modules are this library's own, and a stranger's time is not spent on them
         commands.independent_checker()
+
     # what parsing and recomputing take together, of whatever the file turns out to be
-    with limits.watched(str(options.certificate)):
+    def read() -> int:
         limits.check_file(options.certificate)
         text = content_of(options.certificate)
         limits.check_text(text, str(options.certificate))
         return _verify_document(options, text)
+
+    return limits.watched(str(options.certificate), read)
 
 
 def _verify_document(options: Namespace, text: str) -> int:

@@ -1367,13 +1367,16 @@ class Certificate:
             If it passes a limit.
         """
         limits.check_text(text, "certificate")
-        with limits.watched("certificate"):
+
+        def read() -> Certificate:
             try:
                 with collection_paused():
                     document = loads(text)
             except (ValueError, RecursionError) as error:
                 raise DocumentError(f"not a certificate: {error}") from None
             return cls.from_document(document)
+
+        return limits.watched("certificate", read)
 
     def __str__(self) -> str:
         return _text(self)

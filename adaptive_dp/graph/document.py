@@ -106,8 +106,7 @@ def load(
     modules = permitted(allow)
     text = _text_of(document, limits)
     limits.check_text(text, "plan")
-    with limits.watched("plan"):
-        return loaded(text, modules, {}, limits)[0]
+    return limits.watched("plan", lambda: loaded(text, modules, {}, limits)[0])
 
 
 @collection_paused()

@@ -10,8 +10,7 @@ import os
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Set
 from copy import deepcopy
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -448,27 +447,33 @@ class Limits:
                 "Limits.nodes"
             )
 
-    @contextmanager
-    def watched(self, name: str) -> Iterator[None]:
-        """Interrupt what is done inside when it has taken too long, or too much memory.
+    def watched(self, name: str, work: Callable[[], T]) -> T:
+        """Return what a function returns, interrupted when it takes too long, or too much memory.
 
         Raises
         ------
         LimitError
             If so.
+
+        Notes
+        -----
+        A function, not a context manager: the second interruption of a slow machine may arrive
+        while the first one rises, and in ``__exit__`` of a context manager it would lose the end
+        of the watch, which then interrupts whatever runs next.
         """
         if math.isinf(self.seconds) and math.isinf(self.memory):
-            yield
-            return
+            return work()
         watch = _Watch(self)
         try:
-            watch.start()
             try:
-                yield
+                watch.start()
+                return work()
             finally:
+                # before anything is called: an interruption may arrive in every call
+                watch.over = True
+                # the one that was on its way arrives here, or is taken back
                 watch.end()
         except watch.kind:  # type: ignore[misc]
-            watch.end()
             raise LimitError(f"{name}: {watch.reason}") from None
 
 
@@ -486,7 +491,7 @@ class _Watch:
     """A thread that raises `_Interrupted` in the one that made it, once a limit is passed."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits, self.reason = limits, ""
+        self.limits, self.reason, self.over = limits, "", False
         # a class of its own: of two watches one inside the other, each knows its interruption
         self.kind = type("_Interrupted", (_Interrupted,), {})
         self._target, self._ended = threading.get_ident(), threading.Event()
@@ -499,10 +504,17 @@ class _Watch:
 
     def end(self) -> None:
         """Stop; afterwards nothing is raised any more."""
-        with self._lock:
-            self._ended.set()
-            if self.reason:  # raised, but not delivered yet: taken back
-                _raise_in(self._target, None)
+        risen: _Interrupted | None = None
+        while not self._ended.is_set():
+            try:
+                with self._lock:  # one that is being raised is raised before it is taken back
+                    if self.reason:
+                        _raise_in(self._target, None)
+                    self._ended.set()
+            except _Interrupted as interrupted:  # this watch's, or that of one around it
+                risen = interrupted
+        if risen is not None:
+            raise risen
 
     def _watch(self) -> None:
         while not self._ended.wait(0.02):
@@ -514,9 +526,9 @@ class _Watch:
                 continue
             # again and again: one that lands in a callback of the garbage collector is swallowed
             while not self._ended.wait(AGAIN if self.reason else 0):
-                # under the lock: after `end` nothing is raised
+                # under the lock: once it is over, `end` waits for one that is being raised
                 with self._lock:
-                    if not self._ended.is_set():
+                    if not self.over:
                         self.reason = reason
                         _raise_in(self._target, self.kind)
             return

@@ -273,8 +273,7 @@ def verify(
             "Certificate.from_json(text)"
         )
     modules = permitted(allow)
-    with limits.watched("certificate"):
-        return _verified(certificate, plan, modules, limits)
+    return limits.watched("certificate", lambda: _verified(certificate, plan, modules, limits))
 
 
 def _verified(
