@@ -167,8 +167,8 @@ def test_the_inner_of_two_limits_is_the_one_that_is_named():
             pass
 
     for which, limits in {"inner": (60, 0.05), "outer": (0.05, 60)}.items():
+        outer, inner = (dp.Limits(seconds=seconds) for seconds in limits)
         with pytest.raises(dp.LimitError, match=rf"{which}: .* 0\.05 seconds"):
-            outer, inner = (dp.Limits(seconds=seconds) for seconds in limits)
             outer.watched("outer", lambda inner=inner: inner.watched("inner", forever))
 
 
