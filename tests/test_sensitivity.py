@@ -61,7 +61,6 @@ COLUMNS = {
     "f": (0, 1),
 }
 RELATIONS = ("add_remove", "replace_one", "zero_out")
-UNITS = (None, 1, 2, 3)
 NORMS = (1, 2, math.inf)
 
 
@@ -618,8 +617,13 @@ def exact(pair):
 
 @pytest.mark.parametrize(
     ("unit", "filtered"),
-    [(unit, False) for unit in UNITS] + [(None, True), (2, True)],
-    ids=["row", "unit1", "unit2", "unit3", "row filtered", "unit2 filtered"],
+    [
+        *[(unit, False) for unit in (None, 1, 2)],
+        (None, True),
+        (2, True),
+        pytest.param(3, False, marks=pytest.mark.slow),
+    ],
+    ids=["row", "unit1", "unit2", "row filtered", "unit2 filtered", "unit3"],
 )
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", QUERIES)

@@ -111,6 +111,9 @@ def positive(value: Any) -> bool:
 # Copies that share nothing: no function of a user's reaches into the plan, or into another's.
 
 
+_FLAT = frozenset({type(None), bool, int, float, str})
+
+
 def deep_copy(value: Any) -> Any:
     """Return a copy of a value that shares no mapping, list, tuple or array with it.
 
@@ -125,6 +128,9 @@ def deep_copy(value: Any) -> Any:
     # immutable: no copy is needed
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    # the usual list, of plain numbers and texts: many times as fast as one call for each
+    if type(value) is list and _FLAT.issuperset(map(type, value)):
+        return value.copy()
     try:
         return deepcopy(value)
     except Exception:  # a generator, say: what can be copied around it still is
