@@ -403,37 +403,37 @@ def _lattice(
     high, low = min(total, mean + radius), -min(total, radius)
     cells = max(1024, min(_CELLS, _WORK // (4 * len(pairs))))
     alone = [eps for eps, times in sorted(pairs.items()) if times == 1]
-    # three at a time there are a third of the spreads, so that steps may be longer by the root of 3
-    alone = alone[: len(alone) // 3 * 3] if len(alone) >= _MANY else []
+    alone = alone[: len(alone) // _TOGETHER * _TOGETHER] if len(alone) >= _MANY else []
     if len(alone) > len(pairs) / 2:
-        cells = max(1024, int(cells / 1.7))
+        # six at a time there are fewer spreads: steps may be longer by the root of that
+        spreads = len(alone) / _TOGETHER + len(pairs) - len(alone)
+        cells = max(1024, int(cells * math.sqrt(spreads / len(pairs))))
     step = (high - low) / (cells - 8)
     work = sum(min(2 * cells, 2 * times, 4 * _spread(times, delta)) for times in pairs.values())
     # no help where it would take seconds, nor where a step is a nat or more
     if not 0 < step < 1 or work * cells > 64 * _WORK or max(pairs.values()) > _BINOMIAL:
         return math.inf
     first = math.floor(low / step) - 1
-    density = np.zeros(cells)
-    density[-first] = 1.0
-    lost, error = 0.0, 4 * cells * UNIT + 1e-12
-    if alone:
-        threes, lows = _threes(np.array(alone), step, cells)
-        for low, weights in zip(lows.tolist(), threes, strict=True):
-            density, spilled = _convolve(density, low, weights)
-            lost += spilled
-        # each by its products of three masses, of a few operations each, and its sums
-        error += len(threes) * (64 + 4 * (8 + threes.shape[1])) * UNIT
     some = set(alone)
     ordered = [(eps, times) for eps, times in sorted(pairs.items()) if eps not in some]
+    density, start, lost, error = np.ones(1), 0, 0.0, 4 * cells * UNIT + 1e-12
+    windows = iter(_windows(alone, ordered, step, (first, first + cells), delta))
+    if alone:
+        groups, lows = _groups(np.array(alone), step, cells)
+        for lowest, weights in zip(lows.tolist(), groups, strict=True):
+            density, start, spilled = _convolve(density, start + lowest, weights, next(windows))
+            lost += spilled
+        # each by its products of six masses, of a few operations each, and its sums
+        error += len(groups) * (64 + 4 * (2**_TOGETHER + groups.shape[1])) * UNIT
     for eps, times in ordered:
         losses, mass, rounding, left_out = _responses(eps, times, delta)
         index, weights = _split(losses, mass, step, cells)
-        density, spilled = _convolve(density, index, weights)
+        density, start, spilled = _convolve(density, start + index, weights, next(windows))
         # mass above the lattice counts as delta floor
         lost += spilled + left_out
         error += rounding + 4 * (len(losses) + len(weights) + 4) * UNIT
     error = math.expm1(error)
-    atoms: Array = (first + np.arange(cells, dtype=np.float64)) * step
+    atoms: Array = (start + np.arange(len(density), dtype=np.float64)) * step
     keep = atoms > 0
     order = slice(None, None, -1)
     # the lattice law dominates, so its epsilon is an upper bound
@@ -443,21 +443,51 @@ def _lattice(
 
 
 _MANY = 64
-"""So many responses that are paid once are composed three by three."""
+"""So many responses that are paid once are composed six by six."""
+
+_TOGETHER = 6
+"""How many at a time: of more the outcomes of all together are too many."""
 
 
-def _threes(eps: Array, step: float, cells: int) -> tuple[Array, NDArray[np.int64]]:
-    """Return each three responses' P-masses on the lattice, after the split, and where they start.
+def _windows(
+    alone: list[float],
+    ordered: list[tuple[float, int]],
+    step: float,
+    lattice: tuple[int, int],
+    delta: float,
+) -> list[tuple[int, int]]:
+    """Return the lattice points, first and past the last, that are followed after each part.
 
-    The eight outcomes of three together are split at once: that is one spread, not three.
+    After each the loss strays from its mean by ``sqrt(2 S log(1/d))``, S the sum of squared
+    epsilons until then, with probability at most d (Hoeffding): d is 1e-6 delta over all parts.
+    A split moves by a step at most, which adds to S. Whatever is left out is counted there.
     """
-    signs = np.array([*product((1.0, -1.0), repeat=3)])
+    each = [(np.array(alone)[i::_TOGETHER], 1) for i in range(_TOGETHER)] if alone else []
+    squares = sum((eps * eps for eps, _ in each), np.zeros(len(alone) // _TOGETHER))
+    means = sum((eps * np.tanh(eps / 2) for eps, _ in each), np.zeros(len(squares)))
+    eps, times = np.array(ordered, dtype=np.float64).reshape(-1, 2).T
+    squares = np.cumsum(np.concatenate([squares, eps * eps * times]) + step * step)
+    means = np.cumsum(np.concatenate([means, eps * np.tanh(eps / 2) * times]) + step * step / 4)
+    radius = np.sqrt(2 * squares * (math.log(1e6 * len(squares)) - math.log(delta)))
+    least, most = lattice
+    # within the lattice, and never empty
+    first = np.clip(np.floor((means - radius) / step) - 1, least, most - 1)
+    last = np.clip(np.ceil((means + radius) / step) + 2, first + 1, most)
+    return [*zip(first.astype(np.int64).tolist(), last.astype(np.int64).tolist(), strict=True)]
+
+
+def _groups(eps: Array, step: float, cells: int) -> tuple[Array, NDArray[np.int64]]:
+    """Return each six responses' P-masses on the lattice, after the split, and where they start.
+
+    The outcomes of six together are split at once: that is one spread, not six.
+    """
+    signs = np.array([*product((1.0, -1.0), repeat=_TOGETHER)])
     more = 1 / (1 + np.exp(-eps))
-    masses = np.stack([np.exp(-eps) * more, more], axis=-1).reshape(-1, 3, 2)
+    masses = np.stack([np.exp(-eps) * more, more], axis=-1).reshape(-1, _TOGETHER, 2)
     chosen = (signs > 0).astype(np.intp)
-    mass = np.prod([masses[:, i, chosen[:, i]] for i in range(3)], axis=0)
+    mass = np.prod([masses[:, i, chosen[:, i]] for i in range(_TOGETHER)], axis=0)
     # outcomes fall with the sum of their signed losses
-    index, lower, upper = _shares(eps.reshape(-1, 3) @ signs.T, mass, step, cells)
+    index, lower, upper = _shares(eps.reshape(-1, _TOGETHER) @ signs.T, mass, step, cells)
     lowest = index.min(axis=1)
     width = int((index.max(axis=1) - lowest).max()) + 2
     place = index - lowest[:, None] + width * np.arange(len(index))[:, None]
@@ -495,24 +525,26 @@ _DENSE = 64
 """Of no more cells than this each is added, whether there is any mass in it or not."""
 
 
-def _convolve(density: Array, lowest: int, weights: Array) -> tuple[Array, float]:
-    """Return the density moved by each weight's shift, and the mass that passed its upper end.
+def _convolve(
+    density: Array, start: int, weights: Array, window: tuple[int, int]
+) -> tuple[Array, int, float]:
+    """Return the density of the sums, its first lattice point, and the mass past the window.
 
-    What falls below the lower end stays on it.
+    The sums begin at ``start``. What falls below the window moves up to its first point.
     """
-    cells = len(density)
-    if len(weights) <= _DENSE:
+    if min(len(density), len(weights)) <= _DENSE:
         every = np.convolve(density, weights)
     else:
         few, many = sorted((density, weights), key=np.count_nonzero)
-        every = np.zeros(cells + len(weights) - 1)
-        for shift in np.flatnonzero(few):
+        every = np.zeros(len(few) + len(many) - 1)
+        for shift in np.flatnonzero(few).tolist():
             every[shift : shift + len(many)] += few[shift] * many
-    below, above = max(0, -lowest), cells - lowest
-    result = np.zeros(cells)
-    retained = every[below : max(below, above)]
-    start = below + lowest
-    result[start : start + len(retained)] = retained
-    # what falls below the lower end stays on it: a larger loss, outward
-    result[0] += float(every[:below].sum())
-    return result, float(every[max(0, above) :].sum())
+    least, most = window
+    # the first point that is kept, even if all sums are past the window or below it
+    first = min(max(start, least), most - 1)
+    result = every[max(0, first - start) : most - start] if start < most else every[:0]
+    result = result.copy() if len(result) else np.zeros(1)
+    # below the window: a larger loss, outward
+    if start < first:
+        result[0] += float(every[: first - start].sum())
+    return result, first, float(every[max(0, most - start) :].sum())

@@ -176,11 +176,13 @@ def _sequential(parts: tuple[Term, ...], cap: int) -> Worlds:
     # looser
     most = max(2, min(cap, _WORK // max(1, wide * wide)))
     for inner in inners:
-        # what every alternative holds is paid in every world
-        common = _add(common, inner.common)
+        # what every alternative holds is paid in every world (added in place: parts are many)
+        for loss, times in inner.common.items():
+            common[loss] = common.get(loss, 0) + times
         if len(inner.alternatives) == 1:
             (only,) = inner.alternatives
-            product = tuple(_join(world, only) for world in product)
+            if only.spends or only.labels:
+                product = tuple(_join(world, only) for world in product)
         elif wide > 1 and len(product) * len(inner.alternatives) > most:
             exact = False
             common = _add(common, {_envelope(inner.alternatives): 1})

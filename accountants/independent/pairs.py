@@ -9,9 +9,11 @@ and, where that is a closed form or a quickly converging sum, its moments ``M(z)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
+from threading import Lock
 
 from attrs import evolve, field, frozen
 from flint import acb, arb, ctx, fmpq
@@ -343,6 +345,27 @@ class BoundedRange(Pair):
 # + (|Im u| + |Im v|) mu a} cos(mu a / 2)^{-n}``, n the sum of negative real powers.
 
 
+Node = tuple[arb, arb, arb]
+
+MOST_NODES = 2**20
+"""How many nodes are kept for all sums together: each takes some 400 bytes."""
+
+_KEPT: dict[tuple[object, int, int], tuple[int, list[Node]]] = {}
+"""By owner, step and precision: the first node's index, and all from there on."""
+
+_KEEPING = Lock()
+
+
+def _keep(key: tuple[object, int, int], nodes: tuple[int, list[Node]]) -> None:
+    """Keep the nodes, and leave out of the others those kept first while all are too many."""
+    with _KEEPING:
+        _KEPT.pop(key, None)
+        _KEPT[key] = nodes
+        count = sum(len(each) for _, each in _KEPT.values())
+        while count > MOST_NODES:
+            count -= len(_KEPT.pop(next(iter(_KEPT)))[1])
+
+
 @frozen(eq=False)
 class NormalMixture(Pair):
     """``(1-q) N(0, 1) + q N(mu, 1)`` against N(0, 1), or against ``(1-q) N(0, 1) + q N(-mu, 1)``.
@@ -361,15 +384,15 @@ class NormalMixture(Pair):
     rate: arb
     replaced: bool = False
     reversed: bool = False
-    # what the sums share, by their step
-    _kept: dict[tuple[int, int], tuple[int, list[tuple[arb, arb, arb]]]] = field(factory=dict)
+    # by whom the nodes of its sums are kept, the same for both orders
+    _owner: object = field(factory=object)
     _real: dict[tuple[str, int], arb] = field(factory=dict)
 
     def reverse(self) -> NormalMixture:
         """Return the other order; the mixtures with mu and with -mu mirror each other."""
         if self.replaced:
             return self
-        return NormalMixture(self.mu, self.rate, False, not self.reversed)
+        return NormalMixture(self.mu, self.rate, False, not self.reversed, self._owner)
 
     def profile(self, epsilon: arb) -> arb:
         """Return the masses beyond the outcome whose loss is epsilon."""
@@ -448,24 +471,28 @@ class NormalMixture(Pair):
                 return reach
             reach += 1
 
-    def _nodes(self, level: int, step: arb, left: int, right: int) -> list[tuple[arb, arb, arb]]:
-        """Return weights and logarithms of A and B at the nodes from -left to right, kept."""
-        first, last = -math.ceil(left / float(step)), math.ceil(right / float(step))
-        key = (level, ctx.prec)
-        if key not in self._kept:
-            self._kept[key] = (0, [])
-        start, nodes = self._kept[key]
-        if first < start or last >= start + len(nodes):
-            start, stop = min(first, start), max(last + 1, start + len(nodes))
-            scale, half = step / (2 * arb.pi()).sqrt(), self.mu**2 / 2
-            nodes = []
-            for j in range(start, stop):
-                x = step * j
-                log_a = (self.rate * (self.mu * x - half).expm1()).log1p()
-                log_b = (self.rate * (-self.mu * x - half).expm1()).log1p()
-                nodes.append((scale * (-x * x / 2).exp(), log_a, log_b))
-            self._kept[key] = (start, nodes)
-        return nodes[first - start : last + 1 - start]
+    def _nodes(self, level: int, step: arb, left: int, right: int) -> Iterable[Node]:
+        """Return the nodes from -left to right: kept ones, but where they are too many."""
+        first, stop = -math.ceil(left / float(step)), math.ceil(right / float(step)) + 1
+        key = (self._owner, level, ctx.prec)
+        start, nodes = _KEPT.get(key, (first, []))
+        if first < start or stop > start + len(nodes):
+            end = start + len(nodes)
+            if max(stop, end) - min(first, start) > MOST_NODES // 4:
+                return self._made(step, first, stop)
+            before, after = self._made(step, first, start), self._made(step, end, stop)
+            start, nodes = min(first, start), [*before, *nodes, *after]
+            _keep(key, (start, nodes))
+        return islice(nodes, first - start, stop - start)
+
+    def _made(self, step: arb, first: int, stop: int) -> Iterator[Node]:
+        """Yield weights and logarithms of A and B at the nodes ``j step``."""
+        scale, half = step / (2 * arb.pi()).sqrt(), self.mu**2 / 2
+        for j in range(first, stop):
+            x = step * j
+            log_a = (self.rate * (self.mu * x - half).expm1()).log1p()
+            log_b = (self.rate * (-self.mu * x - half).expm1()).log1p()
+            yield scale * (-x * x / 2).exp(), log_a, log_b
 
     def _cut(self, rising: arb, other: arb, step: arb, reach: int) -> arb:
         """Bound the nodes left out on one side, of the powers of the ratio that rises there.

@@ -580,10 +580,11 @@ def _variance(mu: float, rate: float, a: float) -> float:
     """
     best = math.inf
     # h about one over the deviation is best, which may be far from 1
-    for h in sorted({0.1, 1.0, abs(a) / 64, abs(a) / 8}):
-        points = np.array([a, a - h, a + h], dtype=np.complex128)
-        value, error = sampled_gaussian_log_moment(mu, rate, points)
-        middle, left, right = value.real.tolist()
+    widths = sorted({0.1, 1.0, abs(a) / 64, abs(a) / 8})
+    points = np.array([[a, a - h, a + h] for h in widths], dtype=np.complex128)
+    values, errors = sampled_gaussian_log_moment(mu, rate, points)
+    for h, value, error in zip(widths, values.real.tolist(), errors, strict=True):
+        middle, left, right = value
         slack = float(error.sum()) + 8 * UNIT * (abs(left) + abs(middle) + abs(right))
         # log of E cosh(h (L - m)) at the m at which both exponentials are equal
         spread = (left + right) / 2 - middle

@@ -52,6 +52,9 @@ _BATCH = 2**18
 _LARGE = 300.0
 """Beyond this exponent the largest term is taken out."""
 
+_NEAR, _FAR = np.linspace(0.0, 1.0, 65), np.linspace(0.0, 1.0, 17)
+"""Ends of cells, as shares of what they cover."""
+
 
 def log_moments_of_each(mu: Array, rate: Array, times: Array, s: Complex) -> tuple[Complex, Array]:
     """Return ``log E R^s`` of each pair at each point, shape (n, m), and bounds of their errors.
@@ -77,6 +80,8 @@ def log_moments_of_each(mu: Array, rate: Array, times: Array, s: Complex) -> tup
 def _powers_alike(a: Array) -> list[NDArray[np.intp]]:
     """Return which powers have one sign and about one size, so that they share their nodes."""
     sort = np.where(a < 0, -1.0, 1.0) * (1 + np.floor(np.log2(np.maximum(np.abs(a), 1.0)) / 3))
+    if (sort == sort[0]).all():
+        return [np.arange(len(a))]
     return [np.flatnonzero(sort == each) for each in np.unique(sort)]
 
 
@@ -208,8 +213,8 @@ def _real(mu: Array, rate: Array, a: Array, digits: float) -> tuple[Complex, Arr
 def _real_rule(mu: Array, rate: Array, a: Array, digits: float) -> _Rule:
     least, most = float(a.min()), float(a.max())
     if least < 0:  # |R|^a <= 1 + |R|^least for all of them, and their moments are at least 1
-        rule = _line_rule(mu, rate, least, 0.0, digits)
-        step, aliased = rule.step, 2 * rule.aliased
+        step, aliased = _line_step(mu, rate, least, 0.0, digits)
+        aliased = 2 * aliased
     else:
         y = np.minimum(0.95 * math.pi / mu, math.sqrt(2 * digits))
         step = 2 * math.pi * y / (digits + y * y / 2)
@@ -242,7 +247,7 @@ def _outside(
     below = np.logaddexp(below, phi(-x))
     # right, where R > 1
     reach = max(0.0, most) * mu
-    edges = np.maximum(tail, mu / 2) + reach * np.linspace(0.0, 1.0, 17)[:, None]
+    edges = np.maximum(tail, mu / 2) + reach * _FAR[:, None]
     edges = step * np.ceil(edges / step)
     end = edges[-1]
     loss = log_mixture(mu * edges - mu * mu / 2, rate)
@@ -371,7 +376,14 @@ class Grid:
 
 
 def _line_rule(mu: Array, rate: Array, a: float, t: float, digits: float) -> _Rule:
-    """Return the rule for points up to ``a + it``: the widest step of some strips."""
+    """Return the rule for points up to ``a + it``."""
+    step, aliased = _line_step(mu, rate, a, t, digits)
+    left, right, outside = _outside(mu, rate, np.array([a]), a, a, step, digits)
+    return _Rule(step, left, right, aliased, outside)
+
+
+def _line_step(mu: Array, rate: Array, a: float, t: float, digits: float) -> tuple[Array, Array]:
+    """Return the widest step of some strips, for points up to ``a + it``, and the rule's error."""
     q, m = rate[:, None, None], mu[:, None, None]
     shares = np.array([0.95, 0.75, 0.5, 0.3, 0.15, 0.06])[:, None]
     y = np.minimum(shares * math.pi / m, shares * math.sqrt(2 * digits))
@@ -381,8 +393,8 @@ def _line_rule(mu: Array, rate: Array, a: float, t: float, digits: float) -> _Ru
     # where the density is something, and as far as the turn of R makes something of it
     middle = reach + math.sqrt(2 * digits)
     last = middle + 3 + np.sqrt(2 * turned)
-    near = first + (middle - first) * np.linspace(0.0, 1.0, 65) + 0 * turned
-    edges = np.concatenate([near, middle + (last - middle) * np.linspace(0.0, 1.0, 17)[1:]], axis=2)
+    near = first + (middle - first) * _NEAR + 0 * turned
+    edges = np.concatenate([near, middle + (last - middle) * _FAR[1:]], axis=2)
     log_r = m * edges - m * m / 2
     odds = np.exp(np.minimum(log_r, 300.0) + np.log(q) - np.log1p(-q))
     angle = np.arctan2(odds * np.sin(theta), 1 + odds * np.cos(theta))
@@ -419,8 +431,7 @@ def _line_rule(mu: Array, rate: Array, a: float, t: float, digits: float) -> _Ru
     step, y, total = steps[rows, best], y[rows, best], total[rows, best]
     rounds = 2 * math.pi * y / step
     aliased = 2.001 * np.exp(np.minimum(700.0, total - rounds + 1e-9 * rounds)) / -np.expm1(-rounds)
-    left, right, outside = _outside(mu, rate, np.array([a]), a, a, step, digits)
-    return _Rule(step, left, right, aliased, outside)
+    return step, aliased
 
 
 def line_sums(

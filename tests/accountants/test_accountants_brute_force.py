@@ -156,6 +156,17 @@ def test_unequal_responses_are_close_on_the_lattice(drawn: list[tuple[float, int
                 assert lower <= 0 or exact(lower) > delta
 
 
+@pytest.mark.parametrize("delta", [1e-100, 1e-8, 0.1])
+def test_many_different_responses_are_close_on_the_lattice(delta: float) -> None:
+    """79 that hardly differ, six by six and one alone: the binomial of the least is below them."""
+    exact = truth.binomial_delta(0.1, 79, 0.0)
+    term = Sequential([Spend(Pure(0.1 * (1 + i * 1e-12))) for i in range(79)])
+    bounds = measure(term, Advanced(), delta=delta).bounds
+    assert bounds is not None
+    best = truth.root(exact, delta, 8)
+    assert best <= truth.real(bounds.upper) <= best * (1 + mp.mpf("2e-3"))
+
+
 @pytest.mark.slow
 @examples(9)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(2, 4)), min_size=1, max_size=4))

@@ -657,6 +657,23 @@ def test_residues_are_the_integral() -> None:
         assert integral.rad() < 1e-10
 
 
+def test_few_nodes_of_mixtures_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for all, for some and for none the moments are the same balls."""
+
+    def moments() -> list[str]:
+        made = [pairs.NormalMixture(arb(1), arb(0.1), False, back) for back in (False, True)]
+        points = [acb(0.5, 3.0 * i) for i in range(6)]
+        return [pair.moment(z).str(30) for z in points + points[::-1] for pair in made]
+
+    with ctx.workprec(90):
+        everything = moments()
+        for most in (2000, 8):
+            monkeypatch.setattr(pairs, "MOST_NODES", most)
+            pairs._KEPT.clear()
+            assert moments() == everything
+            assert sum(len(nodes) for _, nodes in pairs._KEPT.values()) <= most
+
+
 @pytest.mark.parametrize(
     "pair",
     [
