@@ -243,6 +243,8 @@ class Search:
         self.whole = in_integers(loop)
         # places from which, with any rule, a way of the first run leads to no proof
         self.hopeless: set[Place] = set()
+        # what is shown of two ways does not depend on the rules of others
+        self.seen: dict[Any, Pair | None] = {}
         self.best: tuple[Fraction, Graph, dict[Place, Fraction]] | None = None
         self.enough: Fraction | None = None
 
@@ -257,6 +259,7 @@ class Search:
         if self.best is None:
             return None
         _, graph, left = self.best
+        self._bounded(graph)
         return Case(self.low, self.high, self.one_moves, self.guess, graph, left)
 
     def _done(self) -> bool:
@@ -344,6 +347,22 @@ class Search:
         other: Ending,
         rule: tuple[Form, ...],
     ) -> Pair | None:
+        key = place, turn, id(one), id(other), _frozen(rule)
+        if key not in self.seen:
+            self.seen[key] = self._shown(place, turn, one, other, rule)
+        pair = self.seen[key]
+        if pair is None or pair.after is None:
+            return pair
+        where = self._known(graph, pair.after)
+        # a turn that costs something and leads back costs that for each answer
+        if where in self.hopeless or (where == place and pair.cost > 0):
+            return None
+        return attrs.evolve(pair, after=where)
+
+    def _shown(
+        self, place: Place, turn: Turn, one: Ending, other: Ending, rule: tuple[Form, ...]
+    ) -> Pair | None:
+        """Return what is shown of two ways, with the narrowest intervals after them."""
         moves = turn.move and turn.which == "step"
         second = replacements(place, moves, rule)
         known = system(place, one, other, second, self.low, self.high, moves)
@@ -389,19 +408,30 @@ class Search:
             states[1],
             tuple(box),
         )
-        where = self._known(graph, where)
-        # a turn that costs something and leads back costs that for each answer
-        if where in self.hopeless or (where == place and cost > 0):
-            return None
-        bounds: list[Why] = []
-        for interval, form, its in zip(where.box, one.numbers, other.numbers, strict=False):
-            if interval is not None:
-                difference = plus(replaced(its, second), scaled(form, -1))
-                for claim in within(difference, interval):
-                    shown = implied(known, Inequality(claim, False))
-                    assert shown is not None
-                    bounds.append(shown)
-        return Pair(None, rule, tuple(support), where, tuple(bounds), cost)
+        return Pair(None, rule, tuple(support), where, cost=cost)
+
+    def _bounded(self, graph: Graph) -> None:
+        """Add why differences are in the intervals of the places that they come to."""
+        for (place, turn), pairs in graph.turns.items():
+            width = graph.widths[place, turn]
+            ways = [self._piece(state, turn).endings for state in (place.one, place.other)]
+            moves = turn.move and turn.which == "step"
+            for i, pair in enumerate(pairs):
+                if pair is None or pair.after is None:
+                    continue
+                one, other = ways[0][i // width], ways[1][i % width]
+                second = replacements(place, moves, pair.shifts)
+                known = system(place, one, other, second, self.low, self.high, moves)
+                bounds: list[Why] = []
+                for interval, form, its in zip(
+                    pair.after.box, one.numbers, other.numbers, strict=False
+                ):
+                    difference = plus(replaced(its, second), scaled(form, -1))
+                    for claim in within(difference, interval) if interval is not None else ():
+                        shown = implied(known, Inequality(claim, False))
+                        assert shown is not None
+                        bounds.append(shown)
+                pairs[i] = attrs.evolve(pair, bounds=tuple(bounds))
 
     def _known(self, graph: Graph, place: Place) -> Place:
         """Return a place of the graph that holds this one; it is made where there is none."""
@@ -622,16 +652,25 @@ def _interval(known: Sequence[Inequality], form: Form) -> Interval:
     if set(form) <= {"t"}:
         exact = form.get("t", ZERO)
         return (exact, exact)
+    sizes = sorted({s * k for s in LIMITS for k in (1, -1)})
     ends = []
     for side in (-1, 1):
-        for size in sorted({s * k for s in LIMITS for k in (1, -1)}):
-            claim = plus(scaled(form, -side), {"t": size})
-            if implied(known, Inequality(claim, False)) is not None:
-                ends.append(side * size)
-                break
-        else:
+        low, high = -1, len(sizes) - 1  # t is not negative: what holds of one holds of larger ones
+        if not _below(known, form, side, sizes[high]):
             return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if _below(known, form, side, sizes[middle]):
+                high = middle
+            else:
+                low = middle
+        ends.append(side * sizes[high])
     return (ends[0], ends[1])
+
+
+def _below(known: Sequence[Inequality], form: Form, side: int, size: Fraction) -> bool:
+    claim = plus(scaled(form, -side), {"t": size})
+    return implied(known, Inequality(claim, False)) is not None
 
 
 def _holds(wide: Interval, narrow: Interval) -> bool:
