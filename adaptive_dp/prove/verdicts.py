@@ -715,8 +715,7 @@ def _at_lengths(
         except ProgramError:
             continue  # too many paths, or a program that needs more answers
         paths = program.paths()
-        outputs = {(path.leaf.skeleton, str(path.leaf.forms)) for path in paths}
-        alone = len(outputs) == len(paths) and not any(path.leaf.forms for path in paths)
+        alone = len({path.leaf.skeleton for path in paths}) == len(paths)
         if not alone and len(paths) > FEW_JOINED:
             continue
         relation = adjacency(neighbors, n, radius)
