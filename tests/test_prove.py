@@ -1954,6 +1954,8 @@ def gap_program_of(mechanism: dp.SparseVectorWithGap) -> Callable[..., Any]:
         pytest.param(dp.SparseVector(scale=3.0, threshold=0, count=3), marks=pytest.mark.slow),
         dp.SparseVector(scale=3.0, threshold=0, count=2, monotone=True),
         dp.SparseVector(scale=3.0, threshold=0, count=2, numeric=5.0),
+        dp.SparseVector(scale=3.0, threshold=0, count=2, numeric=9.0),
+        dp.SparseVector(scale=9.0, threshold=0, numeric=3.0),
         dp.SparseVectorWithGap(scale=3.0, threshold=0, adaptive=False, count=2),
         dp.SparseVectorWithGap(scale=3.0, threshold=0),
         pytest.param(
@@ -1963,32 +1965,26 @@ def gap_program_of(mechanism: dp.SparseVectorWithGap) -> Callable[..., Any]:
     ids=str,
 )
 def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) -> None:
-    """For every number of values, with the stated epsilon; of the simplest no smaller one holds.
-
-    Where numbers are released of values that move together it is less than what is stated: where
-    values rise, a value's move costs in its number or in its comparison; where they fall, in both,
-    and the threshold stays.
-    """
+    """For every number of values, with the stated epsilon; of the simplest no smaller one holds."""
     gap = isinstance(mechanism, dp.SparseVectorWithGap)
     program = gap_program_of(mechanism) if gap else program_of(mechanism)
     verdict = prove.prove(program, answers="every", neighbors=neighbors)
     assert isinstance(verdict, prove.Proved), str(verdict)
     stated = mechanism.loss(1, span=2 if neighbors == "each" else 1).pure()
     assert verdict.least <= Fraction(stated)
-    if neighbors == "each" or gap or mechanism.numeric is None:
-        assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
-    else:
-        top = Fraction(mechanism.count)
-        threshold, queries, numbers = (
-            each / Fraction(scale)
-            for each, scale in (
-                (1, mechanism.scale),
-                (top, mechanism.query_scale()),
-                (top, mechanism.numeric),
-            )
-        )
-        assert verdict.least == max(threshold + max(queries, numbers), queries + numbers)
+    assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
     assert verdict.tight or mechanism.count > 1 or gap
+
+
+@pytest.mark.parametrize(("scale", "numeric"), [(3.0, 5.0), (9.0, 3.0)])
+def test_sparse_vector_of_moves_that_are_one_apart_is_proved(scale: float, numeric: float) -> None:
+    """The loss of monotone values is that of all moves that are at most 1 apart, of any signs."""
+    mechanism = dp.SparseVector(scale, threshold=0, count=2, numeric=numeric)
+    boxes = [[(Fraction(m, 2), Fraction(m, 2) + 1)] * 4 for m in (-2, -1, 0)]
+    verdict = prove.prove(program_of(mechanism), answers=4, neighbors=boxes)
+    assert isinstance(verdict, prove.Proved)
+    stated = mechanism.loss(1, span=1).pure()
+    assert 0.8 * stated < verdict.least <= stated
 
 
 def test_the_librarys_gaussian_noise_is_proved() -> None:
