@@ -159,6 +159,7 @@ def test_right_programs_are_proved_for_every_length(
         (largest(2, raw=True), "each", 4),
         (prefix_sums, "one", 2),
         (programs.first_crossing, "each", 4),
+        (sparse_vector(2, 4, 2, gap=True), "each", 5),
     ],
 )  # fmt: skip
 def test_wrong_programs_are_refuted_at_a_length(

@@ -26,10 +26,10 @@ from adaptive_dp.prove.checker import (
 
 
 class _Script:
-    """Noise that gives random fractions, and notes what was asked for."""
+    """Noise that gives random fractions, or small integers, that tie, and notes what was asked."""
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    def __init__(self, random: Random, ties: bool) -> None:
+        self.random, self.ties = random, ties
         self.asked: list[Drawn] = []
         self.point: Form = {}
 
@@ -39,6 +39,7 @@ class _Script:
             drawn[:] = [self._next(kind, scale, None) for _ in range(size)]
             return drawn
         number = Fraction(self.random.randrange(-(10**6), 10**6), 4 * 10**5) * Fraction(scale)
+        number = Fraction(self.random.randrange(-2, 3)) if self.ties else number
         number = abs(number) if kind == "exponential" else number
         number = Fraction(round(number)) if kind == "geometric" else number
         self.point[f"v{len(self.asked)}"] = number
@@ -76,11 +77,8 @@ def compare(
         return
     nodes = document["program"]
     for trial in range(trials):
-        noise = _Script(random)
-        size = (1, 10, 100)[trial % 3]
-        answers = [
-            Fraction(random.randrange(-999, 999), 333) * size for _ in range(document["answers"])
-        ]
+        noise = _Script(random, trial % 4 == 3)
+        answers = _answers(random, trial, document["answers"])
         noise.point.update({f"q{i}": value for i, value in enumerate(extended(document, answers))})
         given = np.empty(len(answers), dtype=object)
         given[:] = answers
@@ -88,6 +86,14 @@ def compare(
         drawn, expected = _run(nodes, noise.point)
         require(drawn == noise.asked, "the function draws other noise than the program")
         require(_alike(returned, expected), "the function returns something else than the program")
+
+
+def _answers(random: Random, trial: int, count: int) -> list[Fraction]:
+    """Return random answers: near, far, and some that tie."""
+    if trial % 4 == 3:
+        return [Fraction(random.randrange(-2, 3)) for _ in range(count)]
+    size = (1, 10, 100)[trial % 3]
+    return [Fraction(random.randrange(-999, 999), 333) * size for _ in range(count)]
 
 
 def _ran(function: Callable[..., Any], given: Any, noise: _Script) -> Any:
@@ -118,9 +124,8 @@ def _compare_every(
 ) -> None:
     """Run a function beside its start, its turns and its finish, at several lengths."""
     for trial in range(trials):
-        noise = _Script(random)
-        size = (1, 10, 100)[trial % 3]
-        answers = [Fraction(random.randrange(-999, 999), 333) * size for _ in range(trial % 7)]
+        noise = _Script(random, trial % 4 == 3)
+        answers = _answers(random, trial, trial % 7)
         given = np.empty(len(answers), dtype=object)
         given[:] = answers
         returned = _ran(function, given, noise)
