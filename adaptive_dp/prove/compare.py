@@ -132,12 +132,12 @@ def _compare_every(
         drawn = list[Drawn]()
         emitted: list[Any] = []
         state: Any = None
-        held: int | None = None
+        held: list[int] = []  # where the positions are that are kept, in the state's order
         for turn in range(-1, len(answers) + 1):
             if turn < 0:
                 nodes = loop["start"]
             else:
-                trees = loop["states"][check_every.written(_marked(state, check_every.OTHER))]
+                trees = loop["states"][check_every.written(_marked(state))]
                 nodes = trees["step" if turn < len(answers) else "finish"]
             numbers = [] if state is None else _numbers(state)
             point = {f"q{j + 1}": x for j, x in enumerate(numbers)}
@@ -154,7 +154,9 @@ def _compare_every(
                 break
             _, state, out = ended
             emitted += _placed(out[0], turn, held) if out else []
-            held = turn if check_every.NOW in check_every.written(_marked(state, "")) else held
+            kept = [each for each in _texts(state) if each.startswith("position:")]
+            held = [_placed(each, turn, held) for each in kept]
+            state = _named(state, iter(check_every.GUESSES))
         require(drawn == noise.asked, "the function draws other noise than the program")
         if isinstance(value, list):
             value = [*emitted, *value]
@@ -170,22 +172,33 @@ def _numbers(value: Any) -> list[Fraction]:
     return [value] if isinstance(value, Fraction) else []
 
 
-def _marked(value: Any, position: str) -> Any:
-    """Return a state with its numbers unknown, and its position one that was kept."""
+def _texts(value: Any) -> list[str]:
+    """Return the texts of a state."""
     if isinstance(value, list | tuple):
-        return type(value)(_marked(each, position) for each in value)
-    if isinstance(value, Fraction):
-        return ...
-    marked = position and isinstance(value, str) and value.startswith("position:")
-    return position if marked else value
+        return [x for each in value for x in _texts(each)]
+    return [value] if isinstance(value, str) else []
 
 
-def _placed(value: Any, now: int, held: int | None) -> Any:
+def _named(value: Any, names: Iterator[str]) -> Any:
+    """Return a state with its positions as guessed ones, the first and the second."""
+    if isinstance(value, list | tuple):
+        return type(value)(_named(each, names) for each in value)
+    return next(names) if isinstance(value, str) and value.startswith("position:") else value
+
+
+def _marked(value: Any) -> Any:
+    """Return a state with its numbers unknown."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_marked, value))
+    return ... if isinstance(value, Fraction) else value
+
+
+def _placed(value: Any, now: int, held: Sequence[int]) -> Any:
     """Return an output with positions in it."""
     if isinstance(value, list | tuple):
         return type(value)(_placed(each, now, held) for each in value)
     if isinstance(value, str) and value.startswith("position:"):
-        return now if value == check_every.NOW else held
+        return now if value == check_every.NOW else held[check_every.GUESSES.index(value)]
     return value
 
 

@@ -912,6 +912,9 @@ def _phase(place: Place) -> str:
     parts = []
     if place.kept in words:
         parts.append(f"{words[place.kept]} the position that is returned")
+    elif place.kept != "-":
+        first, second = (words[each] for each in place.kept)
+        parts.append(f"{first} the first position that is returned, {second} the second one")
     if place.moved in words:
         parts.append(f"{words[place.moved]} the answer that moves")
     return (" " + " and ".join(parts)) if parts else ""
@@ -930,6 +933,9 @@ def _rule_words(loop: Loop, ways: Ways, pair: Pair, case: Case) -> str:
     where = {"start": "at the start", "finish": "at the end"}.get(turn.which, "")
     if not where:
         where = "in the turn of the position that is returned" if turn.know else "in a turn"
+        if len(place.kept) == 2 and turn.know:
+            which = ("first", "second")[turn.know - 1]
+            where = f"in the turn of the {which} position that is returned"
         if kind == "return":
             where += f" that returns {_released(rest[0])}"
         elif rest[0] and rest[0][0]:
