@@ -210,7 +210,7 @@ def test_costs_are_distances_over_scales(distance, scale, k):
         (dp.SparseVector(scale=scale, threshold=0, monotone=True).loss(distance, distance), span),
         (
             dp.SparseVector(scale, 0, monotone=True, numeric=scale).loss(distance, distance),
-            3 * truth,
+            2 * truth,
         ),
         (accountants.RandomizedResponse(truth), truth),
         (accountants.Pure(truth), truth),

@@ -1529,6 +1529,60 @@ def gaussian_then_test(answers: Any, noise: Any) -> Any:
     return first, answers[1] + noise.exponential(1) > first
 
 
+def test_laws_of_integers_beside_real_noise() -> None:
+    """A two-sided geometric and a Laplace number: sums by hand, term by term."""
+
+    def both(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.geometric(2) > answers[1] + noise.laplace(3)
+
+    def tied(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.geometric(2) > 1, answers[1] + noise.laplace(3)
+
+    r = math.exp(-0.5)
+    masses = {k: (1 - r) / (1 + r) * r ** abs(k) for k in range(-200, 201)}
+
+    def below(x: float) -> float:
+        return math.exp(x / 3) / 2 if x < 0 else 1 - math.exp(-x / 3) / 2
+
+    for at in ((0, 0), (2, 1), (-3, 1)):
+        exact = sum(mass * below(at[0] + k - at[1]) for k, mass in masses.items())
+        low, high = prove.probability(both, at, True)
+        assert low <= exact * (1 + 1e-12)
+        assert high >= exact * (1 - 1e-12)
+        assert high - low < Fraction(1, 10)
+        exact = sum(mass for k, mass in masses.items() if at[0] + k > 1)  # a tie is not above
+        exact *= math.exp(-abs(2 - at[1]) / 3) / 6
+        low, high = prove.probability(tied, at, (True, 2))
+        assert float(low) == pytest.approx(exact, rel=1e-12)
+        assert float(high) == pytest.approx(exact, rel=1e-12)
+    verdict = prove.prove(tied, answers=2, neighbors="one", epsilon=0.4)
+    assert isinstance(verdict, prove.Refuted)
+    assert 0.4 < verdict.loss <= 0.5
+    assert prove.log_ratio(tied, verdict.at, verdict.neighbor, verdict.output) == verdict.loss
+
+
+def test_losses_are_the_floats_next_to_them() -> None:
+    """Far from 0 the two probabilities have hundreds of digits."""
+
+    def value(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.laplace(1), answers[1] + noise.laplace(1)
+
+    for far in (0, 100, 4096):
+        assert prove.log_ratio(value, [far, far], [far + 1, far + 1], (0, 0)) == 2.0
+
+
+def test_a_function_is_compared_at_ties() -> None:
+    def strict(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.laplace(2) > 0
+
+    def ties(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.laplace(2) >= 0
+
+    compare(strict, proof_of(strict, 1, neighbors="each").document)
+    with pytest.raises(prove.ProofError, match="something else"):
+        compare(ties, proof_of(strict, 1, neighbors="each").document)
+
+
 def test_probabilities_are_enclosed() -> None:
     """Gaussian noise, geometric noise and mixtures: against SciPy's laws and enumeration."""
 
@@ -1954,6 +2008,8 @@ def gap_program_of(mechanism: dp.SparseVectorWithGap) -> Callable[..., Any]:
         pytest.param(dp.SparseVector(scale=3.0, threshold=0, count=3), marks=pytest.mark.slow),
         dp.SparseVector(scale=3.0, threshold=0, count=2, monotone=True),
         dp.SparseVector(scale=3.0, threshold=0, count=2, numeric=5.0),
+        dp.SparseVector(scale=3.0, threshold=0, count=2, numeric=9.0),
+        dp.SparseVector(scale=9.0, threshold=0, numeric=3.0),
         dp.SparseVectorWithGap(scale=3.0, threshold=0, adaptive=False, count=2),
         dp.SparseVectorWithGap(scale=3.0, threshold=0),
         pytest.param(
@@ -1963,32 +2019,26 @@ def gap_program_of(mechanism: dp.SparseVectorWithGap) -> Callable[..., Any]:
     ids=str,
 )
 def test_the_librarys_sparse_vectors_are_proved(mechanism: Any, neighbors: str) -> None:
-    """For every number of values, with the stated epsilon; of the simplest no smaller one holds.
-
-    Where numbers are released of values that move together it is less than what is stated: where
-    values rise, a value's move costs in its number or in its comparison; where they fall, in both,
-    and the threshold stays.
-    """
+    """For every number of values, with the stated epsilon; of the simplest no smaller one holds."""
     gap = isinstance(mechanism, dp.SparseVectorWithGap)
     program = gap_program_of(mechanism) if gap else program_of(mechanism)
     verdict = prove.prove(program, answers="every", neighbors=neighbors)
     assert isinstance(verdict, prove.Proved), str(verdict)
     stated = mechanism.loss(1, span=2 if neighbors == "each" else 1).pure()
     assert verdict.least <= Fraction(stated)
-    if neighbors == "each" or gap or mechanism.numeric is None:
-        assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
-    else:
-        top = Fraction(mechanism.count)
-        threshold, queries, numbers = (
-            each / Fraction(scale)
-            for each, scale in (
-                (1, mechanism.scale),
-                (top, mechanism.query_scale()),
-                (top, mechanism.numeric),
-            )
-        )
-        assert verdict.least == max(threshold + max(queries, numbers), queries + numbers)
+    assert float(verdict.least) == pytest.approx(stated, rel=1e-12)
     assert verdict.tight or mechanism.count > 1 or gap
+
+
+@pytest.mark.parametrize(("scale", "numeric"), [(3.0, 5.0), (9.0, 3.0)])
+def test_sparse_vector_of_moves_that_are_one_apart_is_proved(scale: float, numeric: float) -> None:
+    """The loss of monotone values is that of all moves that are at most 1 apart, of any signs."""
+    mechanism = dp.SparseVector(scale, threshold=0, count=2, numeric=numeric)
+    boxes = [[(Fraction(m, 2), Fraction(m, 2) + 1)] * 4 for m in (-2, -1, 0)]
+    verdict = prove.prove(program_of(mechanism), answers=4, neighbors=boxes)
+    assert isinstance(verdict, prove.Proved)
+    stated = mechanism.loss(1, span=1).pure()
+    assert 0.8 * stated < verdict.least <= stated
 
 
 def test_the_librarys_gaussian_noise_is_proved() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -40,6 +41,20 @@ def largest(scale: float, kind: str = "laplace", *, raw: bool = False) -> Callab
         return at
 
     return largest
+
+
+def two_largest(scale: float) -> Callable[..., Any]:
+    def two_largest(answers: Any, noise: Any) -> Any:
+        best, second, at, then = None, None, None, None
+        for i, answer in enumerate(answers):
+            value = answer + noise.laplace(scale)
+            if best is None or value > best:
+                best, second, at, then = value, best, i, at
+            elif second is None or value > second:
+                second, then = value, i
+        return at, then
+
+    return two_largest
 
 
 def block_sums(scale: float) -> Callable[..., Any]:
@@ -159,6 +174,8 @@ def test_right_programs_are_proved_for_every_length(
         (largest(2, raw=True), "each", 4),
         (prefix_sums, "one", 2),
         (programs.first_crossing, "each", 4),
+        (sparse_vector(2, 4, 2, gap=True), "each", 5),
+        (two_largest(1), "each", 2),
     ],
 )  # fmt: skip
 def test_wrong_programs_are_refuted_at_a_length(
@@ -167,6 +184,64 @@ def test_wrong_programs_are_refuted_at_a_length(
     verdict = prove.prove(program, answers="every", neighbors=neighbors, epsilon=1)
     assert isinstance(verdict, prove.Refuted), str(verdict)
     assert verdict.answers == answers
+
+
+def test_two_kept_positions_are_proved_for_every_length() -> None:
+    """The noisy two largest: each of both pays for its own move and for that of the others."""
+    verdict = prove.prove(two_largest(4), answers="every")
+    assert isinstance(verdict, prove.Proved), str(verdict)
+    assert verdict.least == 1
+    # another theorem, at a length: it is attained from four answers on
+    assert search(prove.unroll(programs.noisy_top(2, 4), 4), adjacency("each", 4)).lower == 1
+    assert "in the turn of the second position that is returned" in str(verdict)
+    document = json.loads(json.dumps(verdict.document))
+    assert checker.check(document) == 1
+    compare(two_largest(4), document, trials=70)
+
+    def refusal(change: Callable[[dict[str, Any]], None]) -> str:
+        forged = copy.deepcopy(document)
+        change(forged)
+        with pytest.raises(prove.ProofError) as caught:
+            checker.check(forged)
+        return str(caught.value)
+
+    both = next(
+        state
+        for state in document["loop"]["states"]
+        if -1 < state.find("position:guess") < state.find("position:second")
+    )
+    other = both.replace("position:second", "position:other")
+
+    def one_of_both(forged: dict[str, Any]) -> None:
+        del forged["cases"][2]
+
+    def swapped(forged: dict[str, Any]) -> None:
+        node = forged["loop"]["states"][other]["finish"][0]
+        found = node["returns"]
+        node["returns"] = (
+            found.replace("position:guess", "position:x")
+            .replace("position:other", "position:guess")
+            .replace("position:x", "position:other")
+        )
+        assert node["returns"] != found
+
+    def twice(forged: dict[str, Any]) -> None:
+        # the first position twice, by whatever name: then no guess of two would ever be right
+        pair = re.compile(r"'(position:\w+)', '(position:\w+)'")
+        for trees in forged["loop"]["states"].values():
+            node = trees["finish"][0]
+            node["returns"] = pair.sub(r"'\1', '\1'", node["returns"])
+
+    def less(forged: dict[str, Any]) -> None:
+        forged["epsilon"] = "9/10"
+        for case in forged["cases"]:
+            for place in case["places"]:
+                place["left"] = str(Fraction(place["left"]) * Fraction(9, 10))
+
+    assert "is missing" in refusal(one_of_both)
+    assert "depends on a position" in refusal(swapped)
+    assert "kept twice" in refusal(twice)
+    assert "costs more" in refusal(less)
 
 
 def test_what_is_true_of_few_answers_is_not_said_of_all() -> None:
@@ -675,12 +750,20 @@ def test_refusals_say_what_to_write() -> None:
         for answer in answers:
             return answer + noise
 
-    def two_positions(answers: Any, noise: Any) -> Any:
-        first, second = None, None
+    def three_positions(answers: Any, noise: Any) -> Any:
+        first, second, third = None, None, None
         for i, answer in enumerate(answers):
             if answer + noise.laplace(1) > 0:
-                first, second = i, first
-        return first, second
+                first, second, third = i, first, second
+        return first, second, third
+
+    def one_twice(answers: Any, noise: Any) -> Any:
+        first, same = None, None
+        for i, answer in enumerate(answers):
+            if answer + noise.laplace(1) > 0:
+                first = i
+                same = first
+        return first, same
 
     assert "needs one loop `for answer in answers:`" in refused(by_index)
     assert "it has 2" in refused(two_loops)
@@ -694,7 +777,8 @@ def test_refusals_say_what_to_write() -> None:
     assert "try in a proof for every length" in refused(tries)
     assert "its arguments must be (answers, noise)" in refused(three)
     assert "it assigns to noise" in refused(takes_noise)
-    assert "two positions that are kept" in refused(two_positions)
+    assert "more than two positions that are kept" in refused(three_positions)
+    assert "one position under two names" in refused(one_twice)
     assert "write it as a function with def" in refused(lambda answers, noise: 1)
     line = parity.__code__.co_firstlineno + 3
     assert f"line {line} of parity" in refused(parity)

@@ -818,6 +818,11 @@ def _sparse_vector(node: Node) -> Known:
     threshold, queries = exact(node["threshold"]), exact(node["queries"])
     numbers, hits = exact(node["numbers"]), node["hits"]
     pure = threshold + queries + numbers
+    if node["monotone"]:
+        # all queries fall, and the threshold stays; or they rise, and each "above" pays for its
+        # comparison where it stays behind, or for its number where it rises with the others
+        falling, behind, rising = queries + numbers, threshold + queries, threshold + numbers
+        pure = falling.max(behind).max(rising)
 
     def laplace(eps: arb, order: arb) -> arb:
         # (a e^{(a-1) e} + (a-1) e^{-a e}) / (2a - 1)

@@ -92,12 +92,17 @@ class SparseVector(PrivacyLoss):
         c, the number of "above" after which the run ends.
     monotone
         Whether between neighbours all queries move in one direction (as counts do under
-        add/remove): half the noise on the queries then.
+        add/remove), or by amounts that are at most 1 apart: half the noise on the queries then.
+
+    Notes
+    -----
+    Where numbers are released, and ``monotone``, the three epsilons are never paid at once: see
+    `pure`.
 
     References
     ----------
     Lyu, Su and Li 2017, Alg. 7 and Thms 2 to 4; sensitivities and neighbours are those of the
-    queries.
+    queries. The loss with numbers of monotone queries is derived here.
 
     Examples
     --------
@@ -125,10 +130,26 @@ class SparseVector(PrivacyLoss):
         return ResponseBound(self.pure())
 
     def pure(self) -> float:
-        """Return the sum of the three."""
-        return rounded_up(
-            Fraction(self.threshold) + Fraction(self.queries) + Fraction(self.numbers)
-        )
+        """Return the sum of the three; less where queries are monotone and numbers are released.
+
+        Then it is ``max(e1 + max(e2, e3), e2 + e3)``, and no less holds. Let queries move by
+        d_i between m and M, with ``M - m <= 1`` and sizes of at most 1; the threshold's noise moves
+        by ``t = max(M, 0)``, that of an "above" by ``t - d_i``, and that of its number by
+        ``-d_i``. All cost at most ``t e1 + max_d (t - d) e2 + |d| e3``, convex in d, so largest at
+        m or M.
+
+        * ``M <= 0``: ``-m (e2 + e3) <= e2 + e3``.
+        * ``m >= 0``: ``M e1 + max((M - m) e2 + m e3, M e3) <= e1 + max(e2, e3)``.
+        * ``m < 0 < M``: ``M e1 + (M - m) e2 - m e3 <= M e1 + e2 + (1 - M) e3``, linear in M, so at
+          most ``max(e1 + e2, e2 + e3)``; or ``M (e1 + e3) <= e1 + e3``.
+
+        It is attained in the limit: all queries rise but the c "above", which stay (e1 + e2), or
+        all rise (e1 + e3), or all fall (e2 + e3).
+        """
+        e1, e2, e3 = Fraction(self.threshold), Fraction(self.queries), Fraction(self.numbers)
+        if self.monotone:
+            return rounded_up(max(e1 + max(e2, e3), e2 + e3))
+        return rounded_up(e1 + e2 + e3)
 
     def renyi(self, orders: Array) -> Array:
         """Return ``epsilon_2`` and the Laplace curves of the rest, or the pure epsilon's."""
@@ -157,6 +178,8 @@ class SparseVector(PrivacyLoss):
         """Order by the three epsilons, for the same number of hits."""
         if not isinstance(other, SparseVector) or self.hits != other.hits:
             return False
+        if self.monotone and not other.monotone and other.numbers:
+            return False  # with numbers, the other pays all three at once
         more = self.threshold >= other.threshold and self.queries >= other.queries
         return more and self.numbers >= other.numbers
 

@@ -275,6 +275,9 @@ class SparseVector(_SparseVector):
     numeric
         The scale b_3 of independent Laplace noise with which the values above are released in place
         of 1, for ``c Delta / b_3`` more; below is then minus infinity. None releases no numbers.
+        Where the span is Delta, as of counts, the three terms e1, e2, e3 of the threshold, the
+        values and the numbers are never paid at once: ``epsilon = max(e1 + max(e2, e3), e2 + e3)``
+        (proof: `accountants.SparseVector.pure`).
 
     Notes
     -----
@@ -333,8 +336,10 @@ class SparseVector(_SparseVector):
         )
         if queries == 0:  # all values move alike: the threshold's noise covers them
             queries = math.ulp(0.0)
-        # the last argument: values all move the same way where the span is at most the distance
-        return SparseVectorLoss(threshold, queries, numbers, self.count, spread <= sensitivity)
+        # the last argument: moves are at most the distance apart, as of values that all move the
+        # same way. With numbers its proof needs the second term to be of the distance, no less
+        alike = spread == sensitivity if numbers else spread <= sensitivity
+        return SparseVectorLoss(threshold, queries, numbers, self.count, alike)
 
     def begin(self, stream: Stream | None = None) -> AboveThreshold:
         """Return a run that answers values one at a time, each chosen after the answers before.

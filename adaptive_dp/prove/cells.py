@@ -153,20 +153,19 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
         plus(fixed(form, point), {"1": -Fraction(value)})
         for form, value in zip(group.leaf.forms, returned, strict=True)
     ]
-    whole = any(draw.kind == "geometric" for draw in group.draws)
-    if whole and any(draw.kind != "geometric" for draw in group.draws):
-        raise NoLaw("geometric noise beside noise that is real")
+    whole = frozenset(f"v{draw.index}" for draw in group.draws if draw.kind == "geometric")
     forms: Mapping[int, Form] = {draw.index: {f"v{draw.index}": ONE} for draw in group.draws}
     factor = ONE
     while equalities:
         equality = equalities.pop()
-        names = [name for name in equality if name != "1"]
+        # noise that is real first: what has any of it has a density; integers have masses
+        names = sorted(equality.keys() - {"1"}, key=lambda n: (n in whole, n))
         if not names:
             if equality:
                 return NOTHING
             continue
         name = names[0]
-        if not whole:  # a density; integers have masses
+        if name not in whole:
             factor /= abs(equality[name])
         rest = {n: v for n, v in equality.items() if n != name}
         value = scaled(rest, -1 / equality[name])
@@ -233,7 +232,9 @@ def _weigh(table: _Table, draw: Draw, slope: Fraction, shift: Fraction) -> None:
 
 
 def _summed(
-    tables: dict[str, _Table], conditions: list[tuple[dict[str, Fraction], bool]], whole: bool
+    tables: dict[str, _Table],
+    conditions: list[tuple[dict[str, Fraction], bool]],
+    whole: frozenset[str],
 ) -> tuple[int, int]:
     """Sum over the draws one by one, each as a function of the one it is compared with."""
     low = high = UNIT
@@ -276,7 +277,7 @@ def _between(
     name: str,
     other: str | None,
     ends: tuple[Fraction, Fraction],
-    whole: bool,
+    whole: frozenset[str],
 ) -> tuple[int, int]:
     """Return the sums over the cells at which conditions hold for sure, and at which they may."""
     size = len(table.low)
@@ -287,8 +288,8 @@ def _between(
         c = form.get("1", ZERO)
         values = sorted(b * x for x in ends)
         for spans, rest, inner in ((sure, values[0], a < 0), (may, values[1], a > 0)):
-            # integers have ties; of real draws a boundary has probability 0
-            above = strict if whole else spans is may
+            # integers have ties; where a draw is real a boundary has probability 0
+            above = strict if form.keys() <= whole | {"1"} else spans is may
             # a (k step + width, or not) + rest + c >= 0, of the cell's own numbers k
             bound = (-(rest + c) / a - (table.width if inner else ZERO)) / table.step
             if a > 0:

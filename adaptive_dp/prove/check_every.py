@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -40,6 +41,8 @@ from adaptive_dp.prove.checker import (
 
 ONE = Fraction(1)
 NOW, GUESS, OTHER = "position:now", "position:guess", "position:other"
+GUESSES = (GUESS, "position:second")
+KEPT = re.compile("position:(?:guess|second|other)")
 DIRECTIONS = {
     "each": {(-ONE, ONE)},
     "together": {(Fraction(0), ONE), (-ONE, Fraction(0))},
@@ -61,7 +64,18 @@ class Way:
 
 def kept(text: str) -> int:
     """Return how many positions that were kept a state or an output has."""
-    return text.count(GUESS) + text.count(OTHER)
+    return sum(text.count(mark) for mark in (*GUESSES, OTHER))
+
+
+def single(text: str, marks: Sequence[str]) -> bool:
+    """Whether no position of these is there twice."""
+    return all(text.count(mark) < 2 for mark in marks)
+
+
+def named(text: str, names: Sequence[str]) -> str:
+    """Return a text with the guessed positions under other names: the first's, and the second's."""
+    by = dict(zip(GUESSES, names, strict=False))
+    return KEPT.sub(lambda found: by.get(found[0], found[0]), text)
 
 
 def read_ways(nodes: Sequence[Mapping[str, Any]], state: str, which: str) -> list[Way]:
@@ -75,11 +89,13 @@ def read_ways(nodes: Sequence[Mapping[str, Any]], state: str, which: str) -> lis
             require(form.keys() <= names, "an answer, a number or a draw that there is not")
         value = ast.literal_eval(returned)
         require(isinstance(value, tuple) and value[0] in ("next", "return"), "an unknown end")
-        for mark in (GUESS, OTHER):
+        for mark in (*GUESSES, OTHER):
             require(mark not in returned or mark in state, "a position that was not kept")
         require(answer or NOW not in returned, "a position of no turn")
         require(value[0] == "return" or which != "finish", "a finish returns")
-        require(kept(str(value)) <= 1, "one position is kept, and returned, at most")
+        require(kept(str(value)) <= 2, "two positions are kept, and returned, at most")
+        marks = GUESSES if value[0] == "return" else (NOW, *GUESSES)
+        require(single(str(value[1]), marks), "a position is kept twice")
         if value[0] == "return":
             ways.append(Way(draws, conditions, None, (), (value, forms)))
             continue
@@ -87,7 +103,7 @@ def read_ways(nodes: Sequence[Mapping[str, Any]], state: str, which: str) -> lis
         after = written(value[1])
         size = places(after)
         require(kept(str(value[2])) == 0, "a kept position is released at the end alone")
-        require(after.count("position:") <= 1, "one position is kept at most")
+        require(after.count("position:") <= 2, "two positions are kept at most")
         released = (("next", value[2]), forms[size:])
         ways.append(Way(draws, conditions, after, forms[:size], released))
     return ways
@@ -121,11 +137,15 @@ def check_every(document: Mapping[str, Any]) -> Fraction:
     for state, trees in loop["states"].items():
         pieces["step", state] = read_ways(trees["step"], state, "step")
         pieces["finish", state] = read_ways(trees["finish"], state, "finish")
-        # a turn does not depend on whether a position is the one that is guessed
-        same = loop["states"].get(state.replace(GUESS, OTHER))
+        # a turn does not depend on what its positions are called: as if both were guessed
+        slots = KEPT.findall(state)
+        require(len(slots) <= 2, "two positions are kept at most")
+        parts = KEPT.split(state)
+        guessed = itertools.zip_longest(parts, GUESSES[: len(slots)], fillvalue="")
+        same = loop["states"].get("".join(map("".join, guessed)))
         require(same is not None, "a state is missing")
-        plain = json.dumps(trees, sort_keys=True).replace(GUESS, OTHER)
-        require(plain == json.dumps(same, sort_keys=True), "a turn depends on a position")
+        its = named(json.dumps(same, sort_keys=True), slots)
+        require(its == json.dumps(trees, sort_keys=True), "a turn depends on a position")
     kinds = {kind for ways in pieces.values() for way in ways for kind, _ in way.draws}
     whole = "geometric" in kinds
     if whole:  # states are integers then, and so are the differences of two runs
@@ -136,15 +156,16 @@ def check_every(document: Mapping[str, Any]) -> Fraction:
                 require(units, "the numbers of a state are integers")
     returned = {str(way.released[0]) for ways in pieces.values() for way in ways if not way.after}
     require(document["neighbors"] in DIRECTIONS, "an unknown relation of neighbours")
-    guesses = {False, True} if any(map(kept, returned)) else {False}
+    guesses = {0, *map(kept, returned)}
     needed = set(itertools.product(DIRECTIONS[document["neighbors"]], guesses))
     for case in document["cases"]:
         direction = (exact(case["low"]), exact(case["high"]))
-        guess = case["guess"] is True
+        guess = int(case["guess"])
+        require(guess in (0, 1, 2), "two positions are guessed at most")
         needed.discard((direction, guess))
         found = [_Place.of(each) for each in case["places"]]
         moved = "b" if document["neighbors"] == "one" else "-"
-        first = _Place("b" if guess else "-", moved, "", "", (), found[0].left)
+        first = _Place("b" * guess or "-", moved, "", "", (), found[0].left)
         require(found[0] == first, "a proof begins before the start")
         require(radius * found[0].left <= epsilon, "a move costs more than epsilon")
         for place, each in zip(found, case["places"], strict=True):
@@ -184,13 +205,15 @@ def _check_place(
     pieces: Mapping[tuple[str, str], list[Way]],
     found: Sequence[_Place],
     direction: tuple[Fraction, Fraction],
-    guess: bool,
+    guess: int,
 ) -> None:
     """Check all that may happen at a place."""
-    needed: list[tuple[str, bool, bool]] = [("start", False, False)]
+    phases = [*map("".join, itertools.product("ab", repeat=guess))] if guess else ["-"]
+    require(place.kept in phases, "a place that there is not")
+    needed: list[tuple[str, int, bool]] = [("start", 0, False)]
     if place.one:
-        needed = [("finish", False, False)] if place.moved != "b" else []
-        for know in {"b": (False, True), "a": (False,), "-": (False,)}[place.kept]:
+        needed = [("finish", 0, False)] if place.moved != "b" else []
+        for know in (0, *(i + 1 for i, each in enumerate(place.kept) if each == "b")):
             for move in {"b": (False, True), "a": (False,), "-": (True,)}[place.moved]:
                 needed.append(("step", know, move))
     table = {(turn["which"], turn["know"], turn["move"]): turn["ways"] for turn in turns}
@@ -216,14 +239,24 @@ def _check_place(
         )
 
 
-def _counted(one: Way, place: _Place, know: bool, guess: bool) -> bool:
+def _counted(one: Way, place: _Place, know: int, guess: int) -> bool:
     """Whether the first run may end in an output of the kind that is proved of."""
     if one.after is None:
         text = str(one.released[0])
-        return text.count(GUESS) == 1 if guess else kept(text) == 0
-    past = place.kept == "a" or know
-    after = one.after.replace(NOW, GUESS if know else OTHER)
-    return not (guess and past and GUESS not in after)
+        # what is returned of what was kept are the positions guessed, in their order
+        at = [text.find(mark) for mark in GUESSES[:guess]]
+        return kept(text) == guess and -1 not in at and at == sorted(at)
+    after = one.after.replace(NOW, _mark(know))
+    # past its turn, a position that is not kept cannot be returned
+    return all(
+        mark in after
+        for i, mark in enumerate(GUESSES[:guess])
+        if place.kept[i] == "a" or know == i + 1
+    )
+
+
+def _mark(know: int) -> str:
+    return GUESSES[know - 1] if know else OTHER
 
 
 def _system(
@@ -280,7 +313,7 @@ def _check_pair(
     shown: Mapping[str, Any],
     found: Sequence[_Place],
     direction: tuple[Fraction, Fraction],
-    turn: tuple[str, bool, bool],
+    turn: tuple[str, int, bool],
     system: list[Condition],
     second: Mapping[str, Form],
 ) -> None:
@@ -311,9 +344,10 @@ def _check_pair(
         require(cost <= place.left, "a turn costs more than is left")
         return
     after = found[shown["after"]]
-    name = GUESS if know else OTHER
+    name = _mark(know)
     states = (one.after.replace(NOW, name), other.after.replace(NOW, name))
-    reached = ("a" if know else place.kept, "a" if move and place.moved == "b" else place.moved)
+    phase = "".join("a" if know == i + 1 else each for i, each in enumerate(place.kept))
+    reached = (phase, "a" if move and place.moved == "b" else place.moved)
     require(
         (after.kept, after.moved, after.one, after.other) == (*reached, *states),
         "a turn leads to another place",

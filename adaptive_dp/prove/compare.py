@@ -26,10 +26,10 @@ from adaptive_dp.prove.checker import (
 
 
 class _Script:
-    """Noise that gives random fractions, and notes what was asked for."""
+    """Noise that gives random fractions, or small integers, that tie, and notes what was asked."""
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    def __init__(self, random: Random, ties: bool) -> None:
+        self.random, self.ties = random, ties
         self.asked: list[Drawn] = []
         self.point: Form = {}
 
@@ -39,6 +39,7 @@ class _Script:
             drawn[:] = [self._next(kind, scale, None) for _ in range(size)]
             return drawn
         number = Fraction(self.random.randrange(-(10**6), 10**6), 4 * 10**5) * Fraction(scale)
+        number = Fraction(self.random.randrange(-2, 3)) if self.ties else number
         number = abs(number) if kind == "exponential" else number
         number = Fraction(round(number)) if kind == "geometric" else number
         self.point[f"v{len(self.asked)}"] = number
@@ -76,11 +77,8 @@ def compare(
         return
     nodes = document["program"]
     for trial in range(trials):
-        noise = _Script(random)
-        size = (1, 10, 100)[trial % 3]
-        answers = [
-            Fraction(random.randrange(-999, 999), 333) * size for _ in range(document["answers"])
-        ]
+        noise = _Script(random, trial % 4 == 3)
+        answers = _answers(random, trial, document["answers"])
         noise.point.update({f"q{i}": value for i, value in enumerate(extended(document, answers))})
         given = np.empty(len(answers), dtype=object)
         given[:] = answers
@@ -88,6 +86,14 @@ def compare(
         drawn, expected = _run(nodes, noise.point)
         require(drawn == noise.asked, "the function draws other noise than the program")
         require(_alike(returned, expected), "the function returns something else than the program")
+
+
+def _answers(random: Random, trial: int, count: int) -> list[Fraction]:
+    """Return random answers: near, far, and some that tie."""
+    if trial % 4 == 3:
+        return [Fraction(random.randrange(-2, 3)) for _ in range(count)]
+    size = (1, 10, 100)[trial % 3]
+    return [Fraction(random.randrange(-999, 999), 333) * size for _ in range(count)]
 
 
 def _ran(function: Callable[..., Any], given: Any, noise: _Script) -> Any:
@@ -118,21 +124,20 @@ def _compare_every(
 ) -> None:
     """Run a function beside its start, its turns and its finish, at several lengths."""
     for trial in range(trials):
-        noise = _Script(random)
-        size = (1, 10, 100)[trial % 3]
-        answers = [Fraction(random.randrange(-999, 999), 333) * size for _ in range(trial % 7)]
+        noise = _Script(random, trial % 4 == 3)
+        answers = _answers(random, trial, trial % 7)
         given = np.empty(len(answers), dtype=object)
         given[:] = answers
         returned = _ran(function, given, noise)
         drawn = list[Drawn]()
         emitted: list[Any] = []
         state: Any = None
-        held: int | None = None
+        held: list[int] = []  # where the positions are that are kept, in the state's order
         for turn in range(-1, len(answers) + 1):
             if turn < 0:
                 nodes = loop["start"]
             else:
-                trees = loop["states"][check_every.written(_marked(state, check_every.OTHER))]
+                trees = loop["states"][check_every.written(_marked(state))]
                 nodes = trees["step" if turn < len(answers) else "finish"]
             numbers = [] if state is None else _numbers(state)
             point = {f"q{j + 1}": x for j, x in enumerate(numbers)}
@@ -149,7 +154,9 @@ def _compare_every(
                 break
             _, state, out = ended
             emitted += _placed(out[0], turn, held) if out else []
-            held = turn if check_every.NOW in check_every.written(_marked(state, "")) else held
+            kept = [each for each in _texts(state) if each.startswith("position:")]
+            held = [_placed(each, turn, held) for each in kept]
+            state = _named(state, iter(check_every.GUESSES))
         require(drawn == noise.asked, "the function draws other noise than the program")
         if isinstance(value, list):
             value = [*emitted, *value]
@@ -165,22 +172,33 @@ def _numbers(value: Any) -> list[Fraction]:
     return [value] if isinstance(value, Fraction) else []
 
 
-def _marked(value: Any, position: str) -> Any:
-    """Return a state with its numbers unknown, and its position one that was kept."""
+def _texts(value: Any) -> list[str]:
+    """Return the texts of a state."""
     if isinstance(value, list | tuple):
-        return type(value)(_marked(each, position) for each in value)
-    if isinstance(value, Fraction):
-        return ...
-    marked = position and isinstance(value, str) and value.startswith("position:")
-    return position if marked else value
+        return [x for each in value for x in _texts(each)]
+    return [value] if isinstance(value, str) else []
 
 
-def _placed(value: Any, now: int, held: int | None) -> Any:
+def _named(value: Any, names: Iterator[str]) -> Any:
+    """Return a state with its positions as guessed ones, the first and the second."""
+    if isinstance(value, list | tuple):
+        return type(value)(_named(each, names) for each in value)
+    return next(names) if isinstance(value, str) and value.startswith("position:") else value
+
+
+def _marked(value: Any) -> Any:
+    """Return a state with its numbers unknown."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_marked, value))
+    return ... if isinstance(value, Fraction) else value
+
+
+def _placed(value: Any, now: int, held: Sequence[int]) -> Any:
     """Return an output with positions in it."""
     if isinstance(value, list | tuple):
         return type(value)(_placed(each, now, held) for each in value)
     if isinstance(value, str) and value.startswith("position:"):
-        return now if value == check_every.NOW else held
+        return now if value == check_every.NOW else held[check_every.GUESSES.index(value)]
     return value
 
 

@@ -28,8 +28,9 @@ noise integrals are sums, and moves are integers, as t, d and the states' number
 Where a position is returned that was kept (a noisy maximum), one proof is for all positions: the
 guess is where it is, and places say whether its turn has been; the runs of the first that end
 otherwise have no part in it. What the second run returns shows the guess, so that T stays one to
-one. Where one answer moves, places say likewise whether it has been; an l1 ball is one move after
-the other, whose distances add up.
+one. Where two are returned (the two largest), there are two guesses, by their order in what is
+returned; no position is kept twice. Where one answer moves, places say likewise whether it has
+been; an l1 ball is one move after the other, whose distances add up.
 
 Nothing is assumed of how rules and places were found: all conditions are linear, and each is shown
 by Farkas multipliers, which `check_every` adds up.
@@ -47,7 +48,7 @@ import attrs
 from attrs import define, field, frozen
 
 from adaptive_dp.prove.exact import Form, Inequality, contradiction, implied, plus, scaled
-from adaptive_dp.prove.loops import GUESS, OTHER, Ending, Loop, Piece, renamed
+from adaptive_dp.prove.loops import GUESSES, OTHER, Ending, Loop, Piece, kept_in, renamed
 from adaptive_dp.prove.program import Draw, supports
 
 ZERO, ONE = Fraction(0), Fraction(1)
@@ -58,6 +59,8 @@ MOST_PLACES = 4
 """So many places with the same constants; then their intervals are widened."""
 MOST_TRIED = 4000
 """So many pairs of ways are looked at in one search."""
+MOST_AFTER = 200
+"""And so many after a proof, with two kept positions, where rules of less cost are many."""
 
 Interval = tuple[Fraction, Fraction] | None
 Why = Mapping[int, Fraction]
@@ -71,8 +74,8 @@ class Place:
     Parameters
     ----------
     kept, moved
-        Whether the turn of the position that is returned, and that of the answer that moves, has
-        been (``a``), is to come (``b``), or is no matter (``-``).
+        Whether the turn of the position that is returned (of each of two), and that of the answer
+        that moves, has been (``a``), is to come (``b``), or is no matter (``-``).
     one, other
         The states of the two runs.
     box
@@ -88,10 +91,13 @@ class Place:
 
 @frozen
 class Turn:
-    """A start, a turn or a finish from a place, with whether it is the kept or moved one's."""
+    """A start, a turn or a finish from a place, with whether it is the moved one's.
+
+    ``know`` is which of the guessed positions it is of, 1 or 2; or 0.
+    """
 
     which: str
-    know: bool
+    know: int
     move: bool
 
 
@@ -149,7 +155,7 @@ class Case:
     low: Fraction
     high: Fraction
     one_moves: bool
-    guess: bool
+    guess: int
     graph: Graph
     left: Mapping[Place, Fraction] = field()
 
@@ -162,38 +168,45 @@ class Case:
         return begin(self.guess, self.one_moves)
 
 
-def begin(guess: bool, one_moves: bool) -> Place:
-    """Return the place before the function begins."""
-    return Place("b" if guess else "-", "b" if one_moves else "-", START, START, ())
+def begin(guess: int, one_moves: bool) -> Place:
+    """Return the place before the function begins, with so many positions guessed."""
+    return Place("b" * guess or "-", "b" if one_moves else "-", START, START, ())
 
 
 def turns_at(place: Place) -> list[Turn]:
     """Return what may happen at a place."""
     if place.one == START:
-        return [Turn("start", False, False)]
+        return [Turn("start", 0, False)]
     turns = [
         Turn("step", know, move)
-        for know in ((False, True) if place.kept == "b" else (False,))
+        for know in (0, *(i + 1 for i, kept in enumerate(place.kept) if kept == "b"))
         for move in {"b": (False, True), "a": (False,), "-": (True,)}[place.moved]
     ]
     # where no answer has moved to the end, neighbours are equal
-    return turns if place.moved == "b" else [*turns, Turn("finish", False, False)]
+    return turns if place.moved == "b" else [*turns, Turn("finish", 0, False)]
 
 
-def counted(ending: Ending, place: Place, turn: Turn, guess: bool) -> bool:
+def counted(ending: Ending, place: Place, turn: Turn, guess: int) -> bool:
     """Whether an end of the first run has a part in a proof.
 
-    With a guess: what is returned was kept, and is the one guessed. Without: nothing kept is
-    returned.
+    What is returned of what was kept are the positions guessed, in their order.
     """
-    kept = ending.symbol.count(repr(GUESS)) + ending.symbol.count(repr(OTHER))
+    kept = kept_in(ending.symbol)
     if ending.after is None:
-        return ending.symbol.count(repr(GUESS)) == kept == 1 if guess else kept == 0
-    after = renamed(ending.after, GUESS if turn.know else OTHER)
+        at = [ending.symbol.find(repr(mark)) for mark in GUESSES[:guess]]
+        return kept == guess and -1 not in at and at == sorted(at)
+    after = renamed(ending.after, named(turn.know))
     # past its turn, a position that is not kept cannot be returned
-    return kept == 0 and not (
-        guess and (place.kept == "a" or turn.know) and repr(GUESS) not in after
+    return kept == 0 and all(
+        repr(mark) in after
+        for i, mark in enumerate(GUESSES[:guess])
+        if place.kept[i] == "a" or turn.know == i + 1
     )
+
+
+def named(know: int) -> str:
+    """Return the mark of a turn's position: of one of those guessed, or of another."""
+    return GUESSES[know - 1] if know else OTHER
 
 
 def told_apart(pairs: Sequence[Pair | None], width: int) -> bool:
@@ -221,7 +234,7 @@ class Search:
     one_moves
         Whether one answer does.
     guess
-        Whether a kept position is returned.
+        How many kept positions are returned.
     by_path
         Whether rules are for each way through a turn, and not for each symbol.
     """
@@ -232,17 +245,19 @@ class Search:
         low: Fraction,
         high: Fraction,
         one_moves: bool,
-        guess: bool,
+        guess: int,
         by_path: bool = False,
     ) -> None:
         self.by_path = by_path
         self.loop, self.low, self.high = loop, low, high
         self.one_moves, self.guess = one_moves, guess
-        self.tried = 0
+        self.tried, self.most = 0, MOST_TRIED
         # with geometric noise answers, moves and states are integers
         self.whole = in_integers(loop)
         # places from which, with any rule, a way of the first run leads to no proof
         self.hopeless: set[Place] = set()
+        # what is shown of two ways does not depend on the rules of others
+        self.seen: dict[Any, Pair | None] = {}
         self.best: tuple[Fraction, Graph, dict[Place, Fraction]] | None = None
         self.enough: Fraction | None = None
 
@@ -257,10 +272,11 @@ class Search:
         if self.best is None:
             return None
         _, graph, left = self.best
+        self._bounded(graph)
         return Case(self.low, self.high, self.one_moves, self.guess, graph, left)
 
     def _done(self) -> bool:
-        return self.tried > MOST_TRIED or (
+        return self.tried > self.most or (
             self.best is not None and self.enough is not None and self.best[0] <= self.enough
         )
 
@@ -319,6 +335,8 @@ class Search:
             epsilon = left[begin(self.guess, self.one_moves)]
             if self.best is None or epsilon < self.best[0]:
                 self.best = (epsilon, graph, left)
+                if self.guess > 1:
+                    self.most = min(self.most, self.tried + MOST_AFTER)
 
     def _key(self, place: Place, turn: Turn, ending: Ending) -> Any:
         draws = tuple((draw.kind, draw.scale) for draw in ending.way.draws)
@@ -344,6 +362,22 @@ class Search:
         other: Ending,
         rule: tuple[Form, ...],
     ) -> Pair | None:
+        key = place, turn, id(one), id(other), _frozen(rule)
+        if key not in self.seen:
+            self.seen[key] = self._shown(place, turn, one, other, rule)
+        pair = self.seen[key]
+        if pair is None or pair.after is None:
+            return pair
+        where = self._known(graph, pair.after)
+        # a turn that costs something and leads back costs that for each answer
+        if where in self.hopeless or (where == place and pair.cost > 0):
+            return None
+        return attrs.evolve(pair, after=where)
+
+    def _shown(
+        self, place: Place, turn: Turn, one: Ending, other: Ending, rule: tuple[Form, ...]
+    ) -> Pair | None:
+        """Return what is shown of two ways, with the narrowest intervals after them."""
         moves = turn.move and turn.which == "step"
         second = replacements(place, moves, rule)
         known = system(place, one, other, second, self.low, self.high, moves)
@@ -376,32 +410,43 @@ class Search:
                 return None
         if one.after is None:
             return Pair(None, rule, tuple(support), cost=cost)
-        name = GUESS if turn.know else OTHER
+        name = named(turn.know)
         states = [renamed(str(each.after), name) for each in (one, other)]
         box: list[Interval] = []
         if shape(states[0]) == shape(states[1]):
             for form, its in zip(one.numbers, other.numbers, strict=True):
                 box.append(_interval(known, plus(replaced(its, second), scaled(form, -1))))
         where = Place(
-            "a" if turn.know else place.kept,
+            "".join("a" if turn.know == i + 1 else k for i, k in enumerate(place.kept)),
             "a" if turn.move and place.moved == "b" else place.moved,
             states[0],
             states[1],
             tuple(box),
         )
-        where = self._known(graph, where)
-        # a turn that costs something and leads back costs that for each answer
-        if where in self.hopeless or (where == place and cost > 0):
-            return None
-        bounds: list[Why] = []
-        for interval, form, its in zip(where.box, one.numbers, other.numbers, strict=False):
-            if interval is not None:
-                difference = plus(replaced(its, second), scaled(form, -1))
-                for claim in within(difference, interval):
-                    shown = implied(known, Inequality(claim, False))
-                    assert shown is not None
-                    bounds.append(shown)
-        return Pair(None, rule, tuple(support), where, tuple(bounds), cost)
+        return Pair(None, rule, tuple(support), where, cost=cost)
+
+    def _bounded(self, graph: Graph) -> None:
+        """Add why differences are in the intervals of the places that they come to."""
+        for (place, turn), pairs in graph.turns.items():
+            width = graph.widths[place, turn]
+            ways = [self._piece(state, turn).endings for state in (place.one, place.other)]
+            moves = turn.move and turn.which == "step"
+            for i, pair in enumerate(pairs):
+                if pair is None or pair.after is None:
+                    continue
+                one, other = ways[0][i // width], ways[1][i % width]
+                second = replacements(place, moves, pair.shifts)
+                known = system(place, one, other, second, self.low, self.high, moves)
+                bounds: list[Why] = []
+                for interval, form, its in zip(
+                    pair.after.box, one.numbers, other.numbers, strict=False
+                ):
+                    difference = plus(replaced(its, second), scaled(form, -1))
+                    for claim in within(difference, interval) if interval is not None else ():
+                        shown = implied(known, Inequality(claim, False))
+                        assert shown is not None
+                        bounds.append(shown)
+                pairs[i] = attrs.evolve(pair, bounds=tuple(bounds))
 
     def _known(self, graph: Graph, place: Place) -> Place:
         """Return a place of the graph that holds this one; it is made where there is none."""
@@ -460,12 +505,23 @@ class Search:
                 for before in options
                 for shift in self._shifts(place, moves, one, draw, before)
             ]
-        found: list[tuple[Fraction, int, tuple[Form, ...]]] = []
+        found: list[tuple[bool, Fraction, int, tuple[Form, ...]]] = []
         for i, rule in enumerate(options):
             cost = rule_cost(rule, draws, place, moves, self.low, self.high)
             if cost is not None:
-                found.append((cost, i, rule))
-        return [rule for _, _, rule in sorted(found, key=lambda each: each[:2])]
+                # of two positions each is held, whatever is below it: by as far as that may rise
+                late = self.guess > 1 and turn.know > 0 and not self._ahead(place, moves, one, rule)
+                found.append((late, cost, i, rule))
+        return [rule for *_, rule in sorted(found, key=lambda each: each[:3])]
+
+    def _ahead(self, place: Place, moves: bool, one: Ending, rule: tuple[Form, ...]) -> bool:
+        """Whether a rule moves a number of this turn's as far as answers rise."""
+        second = replacements(place, moves, rule)
+        return any(
+            plus(replaced(form, second), scaled(form, -1)) == scaled({"t": ONE}, self.high)
+            for form in one.numbers
+            if any(name[0] == "v" for name in form)
+        )
 
     def _shifts(
         self, place: Place, moves: bool, one: Ending, draw: Draw, before: tuple[Form, ...]
@@ -622,16 +678,25 @@ def _interval(known: Sequence[Inequality], form: Form) -> Interval:
     if set(form) <= {"t"}:
         exact = form.get("t", ZERO)
         return (exact, exact)
+    sizes = sorted({s * k for s in LIMITS for k in (1, -1)})
     ends = []
     for side in (-1, 1):
-        for size in sorted({s * k for s in LIMITS for k in (1, -1)}):
-            claim = plus(scaled(form, -side), {"t": size})
-            if implied(known, Inequality(claim, False)) is not None:
-                ends.append(side * size)
-                break
-        else:
+        low, high = -1, len(sizes) - 1  # t is not negative: what holds of one holds of larger ones
+        if not _below(known, form, side, sizes[high]):
             return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if _below(known, form, side, sizes[middle]):
+                high = middle
+            else:
+                low = middle
+        ends.append(side * sizes[high])
     return (ends[0], ends[1])
+
+
+def _below(known: Sequence[Inequality], form: Form, side: int, size: Fraction) -> bool:
+    claim = plus(scaled(form, -side), {"t": size})
+    return implied(known, Inequality(claim, False)) is not None
 
 
 def _holds(wide: Interval, narrow: Interval) -> bool:
@@ -665,14 +730,12 @@ def cases_of(loop: Loop, neighbors: str, enough: Fraction | None) -> list[Case] 
         for value in form.values()
     ):
         return None  # the numbers of a state must be integers as well
-    kept = any(
-        ending.after is None and (repr(GUESS) in ending.symbol or repr(OTHER) in ending.symbol)
-        for ending in ends
-    )
+    # how many kept positions are returned
+    guesses = {0, *(kept_in(ending.symbol) for ending in ends if ending.after is None)}
     sides = [(-ONE, ONE)] if neighbors == "each" else [(ZERO, ONE), (-ONE, ZERO)]
     found = []
     for low, high in sides:
-        for guess in (False, True) if kept else (False,):
+        for guess in sorted(guesses):
             for by_path in (False, True):
                 case = Search(loop, low, high, neighbors == "one", guess, by_path).run(enough)
                 if case is not None:

@@ -13,6 +13,7 @@ expressions returned. Elsewhere it says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
@@ -424,15 +425,18 @@ def exceeds(one: Sum, other: Sum, epsilon: Fraction) -> bool | None:
 
 
 def ratio(one: Sum, other: Sum) -> float:
-    """Return the logarithm of a ratio, for people."""
-    import math
-
-    for digits in (40, 80, 160, 320, 640):
+    """Return the logarithm of a ratio: the float next to it; NaN where many digits do not do."""
+    for digits in (60, 120, 240, 480):
         a, b = bounds(one, digits), bounds(other, digits)
-        if a[0] > 0 and b[0] > 0 and a[1] - a[0] < a[0] / 10**12 and b[1] - b[0] < b[0] / 10**12:
-            ratio = a[0] / b[0]
-            return math.log(ratio.numerator) - math.log(ratio.denominator)
+        if min(a[0], b[0]) > 0 and all(x[1] - x[0] < x[0] / 10**30 for x in (a, b)):
+            return float(logarithm(a[0] / b[0]))
     return math.nan
+
+
+def logarithm(value: Fraction) -> Decimal:
+    """Return a logarithm to 30 digits after its point or so."""
+    context = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_EVEN, traps=[])
+    return context.ln(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
 # -----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from adaptive_dp.prove.alignment import (
 )
 from adaptive_dp.prove.cells import NOTHING, Enclosed, enclosed, exponential
 from adaptive_dp.prove.finite import exact_law
-from adaptive_dp.prove.laws import NoLaw, Sum, law, ratio
+from adaptive_dp.prove.laws import NoLaw, Sum, law, logarithm, ratio
 from adaptive_dp.prove.laws import bounds as sum_bounds
 from adaptive_dp.prove.laws import exceeds as sum_exceeds
 from adaptive_dp.prove.program import Program, unroll
@@ -59,11 +59,9 @@ def ratio_of(one: Law, other: Law) -> float:
         return math.nan if high else math.inf
     if not high:
         return math.inf
-    return (
-        math.log(low.numerator)
-        - math.log(low.denominator)
-        - (math.log(high.numerator) - math.log(high.denominator))
-    )
+    least = logarithm(low / high)
+    found = float(least)
+    return found if Fraction(found) <= Fraction(least) else math.nextafter(found, -math.inf)
 
 
 def log_ratio(
@@ -104,8 +102,7 @@ def log_ratio(
             return -math.inf if second else math.nan
         if not second:
             return math.inf
-        quotient = first / second
-        return math.log(quotient.numerator) - math.log(quotient.denominator)
+        return float(logarithm(first / second))
     program, members = _members(function, len(answers), output)
     try:
         one, other = (law_of(members, _extended(program, where)) for where in (answers, neighbor))

@@ -38,8 +38,10 @@ MOST_STEP_PATHS = 256
 """More paths than this through one turn are not looked at."""
 
 NOW, GUESS, OTHER = "position:now", "position:guess", "position:other"
+SECOND = "position:second"
 """Where an answer is, as a state and an output write it: this turn's, the one that is returned in
-the end, or another."""
+the end (the first of two, or the second), or another."""
+GUESSES = (GUESS, SECOND)
 MARKS = ("position:", "fraction:", "unset:")
 
 
@@ -144,8 +146,13 @@ def text_of(value: Any) -> str:
 
 
 def renamed(state: str, now: str) -> str:
-    """Return a state after its turn: this turn's position is the one guessed, or another."""
+    """Return a state after its turn: this turn's position is one that is guessed, or another."""
     return state.replace(f"'{NOW}'", f"'{now}'")
+
+
+def kept_in(text: str) -> int:
+    """Return how many positions that were kept a state or an output has."""
+    return sum(text.count(f"'{mark}'") for mark in (*GUESSES, OTHER))
 
 
 def looped(function: Callable[..., Any]) -> Loop:
@@ -158,10 +165,18 @@ def looped(function: Callable[..., Any]) -> Loop:
     """
     check_closed(function)
     parts = _Parts(function)
+    one = _explored(parts, (GUESS, OTHER))
+    if any(kept_in(state) > 1 for state in one.steps):
+        return _explored(parts, (*GUESSES, OTHER))
+    return one
+
+
+def _explored(parts: _Parts, marks: Sequence[str]) -> Loop:
+    """Return the parts of a loop, where positions are kept under some marks."""
     start = _piece(parts, None, "start")
     steps: dict[str, Piece] = {}
     finishes: dict[str, Piece] = {}
-    pending = list(_states_after(start))
+    pending = list(_states_after(start, marks))
     while pending:
         state = pending.pop()
         if state in steps:
@@ -173,14 +188,16 @@ def looped(function: Callable[..., Any]) -> Loop:
             )
         finishes[state] = _piece(parts, state, "finish")
         steps[state] = _piece(parts, state, "step")
-        pending += _states_after(steps[state])
+        pending += _states_after(steps[state], marks)
     return Loop(parts.name, tuple(parts.variables), start, steps, finishes)
 
 
-def _states_after(piece: Piece) -> Iterator[str]:
+def _states_after(piece: Piece, marks: Sequence[str]) -> Iterator[str]:
     for ending in piece.endings:
         if ending.after is not None:
-            yield from {renamed(ending.after, GUESS), renamed(ending.after, OTHER)}
+            found = dict.fromkeys(renamed(ending.after, mark) for mark in marks)
+            # a turn is that of one position: none is there twice
+            yield from (s for s in found if all(s.count(mark) < 2 for mark in GUESSES))
 
 
 def _piece(parts: _Parts, state: str | None, which: str) -> Piece:
@@ -238,8 +255,7 @@ class _Run:
             ended = parts.finish(values, noise)
         if ended[0] == "return":
             value = _written(ended[1], tracer)
-            if _texts(value).count(GUESS) + _texts(value).count(OTHER) > 1:
-                tracer.refuse("one kept position is returned, in a proof for every length")
+            self._check_positions(_texts(value).replace(NOW, ""), GUESSES)
             return ("return", value)
         _, after, emitted = ended
         lists: list[int] = []
@@ -251,15 +267,22 @@ class _Run:
             _written(after[name], tracer, kept=True) if name in after else "unset:"
             for name in parts.variables
         )
-        if _texts(state).count("position:") > 1:
-            parts.refuse(
-                "two positions that are kept between turns, in a proof for every length: prove it "
-                "for a number of answers, such as answers=8"
-            )
+        self._check_positions(_texts(state), (NOW, *GUESSES))
         out = _written(emitted, tracer)
-        if any(mark in _texts(out) for mark in (GUESS, OTHER)):
+        if any(mark in _texts(out) for mark in (*GUESSES, OTHER)):
             tracer.refuse("a kept position is returned at the end, in a proof for every length")
         return ("next", state, out)
+
+    def _check_positions(self, texts: str, marks: Sequence[str]) -> None:
+        if texts.count("position:") > 2:
+            self.parts.refuse(
+                "more than two positions that are kept between turns, in a proof for every length: "
+                "prove it for a number of answers, such as answers=8"
+            )
+        if any(texts.count(mark) > 1 for mark in marks):
+            self.parts.refuse(
+                "one position under two names, in a proof for every length: keep it once"
+            )
 
 
 def _read(value: Any, rest: Iterator[Any], tracer: Any) -> Any:

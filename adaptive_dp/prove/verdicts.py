@@ -273,8 +273,10 @@ def prove(
         The claim; None for the least that is found.
     neighbors
         ``"each"``: every answer moves by at most the radius; ``"one"``: one answer moves, or
-        several within an l1 ball; ``"together"``: all move up, or all down. Or a list of boxes,
-        each with a pair (low, high) for each answer, or a number r for (-r, r): they differ by a
+        several within an l1 ball (where the function rounds answers, or what it releases jumps with
+        them, one alone: many small moves would each move a rounded number by 1); ``"together"``:
+        all move up, or all down. Or a list of boxes, each with a pair (low, high) for each answer,
+        or a number r for (-r, r): they differ by a
         move in one of the boxes, in either direction.
     radius
         A number, or one for each answer; or for some answers a pair (low, high), between which they
@@ -715,8 +717,7 @@ def _at_lengths(
         except ProgramError:
             continue  # too many paths, or a program that needs more answers
         paths = program.paths()
-        outputs = {(path.leaf.skeleton, str(path.leaf.forms)) for path in paths}
-        alone = len(outputs) == len(paths) and not any(path.leaf.forms for path in paths)
+        alone = len({path.leaf.skeleton for path in paths}) == len(paths)
         if not alone and len(paths) > FEW_JOINED:
             continue
         relation = adjacency(neighbors, n, radius)
@@ -911,6 +912,9 @@ def _phase(place: Place) -> str:
     parts = []
     if place.kept in words:
         parts.append(f"{words[place.kept]} the position that is returned")
+    elif place.kept != "-":
+        first, second = (words[each] for each in place.kept)
+        parts.append(f"{first} the first position that is returned, {second} the second one")
     if place.moved in words:
         parts.append(f"{words[place.moved]} the answer that moves")
     return (" " + " and ".join(parts)) if parts else ""
@@ -929,6 +933,9 @@ def _rule_words(loop: Loop, ways: Ways, pair: Pair, case: Case) -> str:
     where = {"start": "at the start", "finish": "at the end"}.get(turn.which, "")
     if not where:
         where = "in the turn of the position that is returned" if turn.know else "in a turn"
+        if len(place.kept) == 2 and turn.know:
+            which = ("first", "second")[turn.know - 1]
+            where = f"in the turn of the {which} position that is returned"
         if kind == "return":
             where += f" that returns {_released(rest[0])}"
         elif rest[0] and rest[0][0]:

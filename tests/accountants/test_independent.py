@@ -584,6 +584,10 @@ UNATTAINED: dict[str, tuple[Term, Callable[[], float]]] = {
         Spend(losses.SparseVector(threshold=0.25, queries=0.5)),
         lambda: 0.5,
     ),
+    "sparse vector with numbers, whose values all rise": (
+        Spend(losses.SparseVector(0.25, 0.5, numbers=0.375, hits=2, monotone=True)),
+        lambda: 0.75,
+    ),
     "a Renyi curve below its chords": (
         Spend(losses.RenyiCurve((2.0, 16.0), (0.1, 0.9))),
         lambda: upper(Spend(losses.RenyiCurve((2.0, 8.0, 16.0), (0.1, 0.1, 0.9))), 1e-3),

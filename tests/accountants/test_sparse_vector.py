@@ -128,6 +128,10 @@ def test_laplace_grouped_and_ordered() -> None:
     assert loss.grouped(3).dominates(loss)
     assert not loss.dominates(loss.grouped(3))
     assert not loss.dominates(SparseVector(0.1, 0.2, hits=2))
+    whole, alike = (SparseVector(0.1, 0.2, 0.3, monotone=m) for m in (False, True))
+    assert (whole.pure(), alike.pure()) == pytest.approx((0.6, 0.5), rel=1e-15)
+    assert whole.dominates(alike)
+    assert not alike.dominates(whole)
 
 
 def test_laplace_under_every_accountant() -> None:
