@@ -69,6 +69,14 @@ For lower bounds nothing need be said of them: a hockey-stick is only lowered.
 _MOVED = 1e-13
 """More than the relative error of a ratio."""
 
+_SHARE = 160 * UNIT
+"""More than the relative error of an atom's share of a point.
+
+Points of a lattice are exact, and an atom's own rounding moves a mean of ratios by no more than
+`_MOVED`. So the upper share, a difference over a step, is off by 4 units, and the lower one, which
+is the rest of the mass and at least 1/32 of it, by 31 times that and one more.
+"""
+
 _MOST_POINTS = 2**20
 """More steps than this count as this many."""
 
@@ -177,22 +185,31 @@ def _allocated_below(inner: Pair, steps: int) -> Pair | None:
 @remembered(64)
 def _law(inner: Pair, steps: int) -> _Law | None:
     """Return the law of the mean, from above and from below."""
-    if isinstance(inner, ResponsePair) and steps <= _MOST_COUNTED:
+    if isinstance(inner, ResponsePair):
         eps = inner.epsilon
         return _counted(eps, steps) if 1e-9 < eps <= _LARGEST_RATIO else None
     one = _ratio(inner)
     return None if one is None else _mean(one, steps)
 
 
-_MOST_COUNTED = 2**12
-"""Responses of so many steps are counted one by one."""
+_COUNTED_TAIL = 540.0
+"""Counts are followed as far as all but ``e^-540`` of them go, which is less than `_LEAST`."""
 
 
 def _counted(eps: float, steps: int) -> _Law:
-    """Return the law of the mean of ratios of two values: of a binomial count, exactly."""
-    high = np.arange(steps + 1, dtype=np.float64)
+    """Return the law of the mean of ratios of two values: of a binomial count, exactly.
+
+    Under P one step has the other chance, so that the count is one of Q's of a step less, or that
+    and 1: beyond the same counts and 2 it has no more than Q.
+    """
+    mean = steps / (1 + math.exp(eps))
+    # Bernstein: e^{-d^2 / (2 variance + 2 d / 3)}, and the variance is at most the mean
+    away = _COUNTED_TAIL / 3 + math.sqrt(_COUNTED_TAIL**2 / 9 + 2 * _COUNTED_TAIL * mean)
+    least = max(0, math.floor(mean - away * (1 + 1e-9)) - 2)
+    most = min(steps, math.ceil(mean + away * (1 + 1e-9)) + 2)
+    high = np.arange(least, most + 1, dtype=np.float64)
     ratio = (steps - high[:-1]) / high[1:] * math.exp(-eps)
-    mode = min(steps, math.floor(steps / (1 + math.exp(eps))))
+    mode = min(most, math.floor(mean)) - least
     with np.errstate(under="ignore"):
         falling = np.cumprod(1 / ratio[:mode][::-1])[::-1]
         mass = np.concatenate([falling, [1.0], np.cumprod(ratio[mode:])])
@@ -200,7 +217,7 @@ def _counted(eps: float, steps: int) -> _Law:
     # what is left out underflows
     used = np.maximum(mass, mass * x) > _LEAST
     mass = mass / mass.sum()
-    return _Law(x[used], mass[used], (16 * steps + 64) * UNIT, x[used])
+    return _Law(x[used], mass[used], (16 * len(high) + 64) * UNIT, x[used])
 
 
 # -----------------------------------------------------------------------------
@@ -612,16 +629,8 @@ def _sum_of_atoms(law: _Law) -> _Sum:
     shape = _Shape(float(law.x[0]), float(law.x[-1]), deviation, near, near * near)
     lattice = _lattice(1, shape)
     points = lattice.points()
-    error = law.error + _slip(points, law.x)
+    error = law.error + _SHARE
     return _Sum(1, lattice, spread([(law.x, law.mass)], points), None, error, shape)
-
-
-def _slip(points: Array, x: Array) -> float:
-    """Return the relative error of the shares of atoms: see `accountants.finite.spread`."""
-    place = np.clip(np.searchsorted(points, x), 2, len(points) - 2)
-    step = np.minimum(points[place - 1] - points[place - 2], points[place] - points[place - 1])
-    # a share is at least 1/32, and is off by 8 units of a ratio to a step of the lattice
-    return float((x / np.minimum(step, points[place + 1] - points[place])).max()) * 256 * UNIT
 
 
 def _first(
@@ -654,7 +663,7 @@ def _first(
             shares = spread([(np.array([x]), np.array([weight]))], points)
             mass += shares
             moment += shares * (mean - points)
-            error = max(error, 64 * UNIT + _slip(points, np.array([x])))
+            error = max(error, 64 * UNIT + _SHARE)
     kept = np.maximum(mass, mass * points) > _LEAST
     return _Sum(1, lattice, np.where(kept, mass, 0.0), np.where(kept, moment, 0.0), error, shape)
 

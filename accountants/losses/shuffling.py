@@ -19,8 +19,12 @@ is in proportion to ``(e^eps - 1) a + m`` under the one value, to ``(e^eps - 1) 
 other: only ``N = a + b`` and a count. N has the same law under both.
 
 **Two answers** are both the unit's, so that the blanket wastes what the others' own values hide, up
-to the root of 2 in epsilon. Here the law of all ones is bounded for every number j of others that
-have the one value (`_two_answers`), many numbers at once, by what the laws of their reports share
+to the root of 2 in epsilon. What must hold of one shuffle is for fixed values of the others, the
+worst there are: the supremum of delta over the number m of zeros among them, at each epsilon. The
+first few m's are computed one by one (`_of_first`), and all larger ones are proven to be no worse
+(`_beyond`), so that both ends are next to each other (`_worst`). Of several shuffles each has
+values of its own, which may depend on earlier answers: the pair of all those suprema bounds them.
+Where that proof fails, many m's are bounded at once by what the laws of their reports share
 (`_shared`), which is no more than the blanket's.
 
 The first two are counts of fair coins. With a of N from the one side, b = N - a, and s not
@@ -58,6 +62,8 @@ from accountants.numerics import (
     Array,
     Bounds,
     bracket,
+    expm1,
+    log1p,
     remembered,
 )
 from accountants.pair import LooseBound, Pair
@@ -69,10 +75,10 @@ _TAILS = (_COUNT_TAIL, 90.0, 120.0, 160.0, 210.0, 280.0, 370.0, 490.0, 650.0)
 """What is cut off has a loss that is bounded in all but so little, and so on."""
 
 _CELLS = 2000
-_MERGED = 1000
+_MERGED = 4000
 """Lower bounds merge outcomes into so many."""
 
-_GUARANTEES, _FEWEST_GUARANTEES = 1000, 120
+_GUARANTEES, _FEWEST_GUARANTEES = 1000, 400
 """So many guarantees of two answers are where delta is not negligible."""
 
 _LATTICE = 32_000
@@ -89,6 +95,24 @@ _COUNTED = 1e-11
 
 _TOGETHER = 64
 """So many others are also bounded together."""
+
+_FIRST = 65
+"""Of so many numbers of others with the other value, the fewest, delta is computed for each."""
+
+_OUTCOMES = 2_000_000
+"""Nor are more outcomes than this kept, of all numbers together."""
+
+_STRETCHES = 16
+"""All larger numbers are bounded in so many stretches."""
+
+_PERIOD = 40.0
+"""Counts this many standard deviations apart are taken for one by the Fourier sums."""
+
+_BESIDE = 1.0
+"""The best threshold is within this of where it is looked for."""
+
+_FEWEST_SPREAD = 8.0
+"""Of a smaller standard deviation of the count Fourier sums are no use."""
 
 _NEGLIGIBLE = 1e-14
 """Guarantees are dense where delta is above this."""
@@ -426,8 +450,7 @@ def _two_answers(eps: float, reports: int) -> FinitePair:
     If j of the others have the one value, they report ``Bin(j, 1-r) + Bin(n-1-j, r)`` ones, ``r = 1
     / (e^eps + 1)``, and the unit one more with chance 1-r or r. A direction at j is the other one
     at n-1-j, so that all j's in one direction are enough. That of the most ones is the worst but
-    for where the counts lie beside the threshold; blocks of j's are bounded at once (`_of_values`),
-    and the block whose bound is the farthest above is cut, as long as that pays.
+    for where the counts lie beside the threshold (`_worst`).
     """
     blanket = _blanket(eps, 2, reports)
     losses = np.array([loss for loss in blanket.losses if loss >= 0])
@@ -441,17 +464,323 @@ def _two_answers(eps: float, reports: int) -> FinitePair:
     k = np.unique(np.append(np.arange(dense), np.rint(far))).astype(int)
     at = k * step
     others = min(reports, _MOST_REPORTS) - 1
-    deltas = _over_values(eps, others, at[:-1])
+    deltas = blanket.profile(at[:-1])[1]
+    # what is next to nothing is not looked at
+    some = deltas > 1e-28
+    deltas[some] = np.minimum(deltas[some], _worst(eps, others, at[:-1][some], each=False)[1])
     # every report is eps-DP
-    deltas = np.append(np.minimum(deltas, blanket.profile(at[:-1])[1]), 0.0)
-    floor, pair = from_profile(at.tolist(), deltas.tolist())
+    floor, pair = from_profile(at.tolist(), [*deltas.tolist(), 0.0])
     if floor:
         return blanket
-    return evolve(pair, multiple=step) if cells <= _LATTICE else pair
+    return _with_values(evolve(pair, multiple=step) if cells <= _LATTICE else pair, eps, others)
+
+
+@frozen(slots=False, cache_hash=True)
+class ValuesPair(FinitePair):
+    """Outcomes, with the profile of the worst values of the others at each loss.
+
+    Of one shuffle alone: in a composition a pair is one law, and the atoms are it.
+
+    Parameters
+    ----------
+    eps, others
+        The loss of a response of two answers, and the number of others.
+    """
+
+    eps: float = 0.0
+    others: int = 0
+
+    def profile(self, epsilon: Array) -> tuple[Array, Array]:
+        """Return the least and the most that the largest delta over all values can be."""
+        low, high = super().profile(epsilon)
+        at = np.abs(epsilon)
+        # what is next to nothing is left to the outcomes
+        inside = (at < self.eps) & (high > 1e-27)
+        least, most = _worst(self.eps, self.others, at[inside], each=True)
+        # below 0 it is that of the other direction: 1 - e^eps + e^eps delta(-eps)
+        past = np.minimum(epsilon[inside], 0.0)
+        least, most = (np.exp(past) * end - np.expm1(past) for end in (least, most))
+        if not self.tight:
+            most = np.minimum(most, high[inside])
+        low[inside], high[inside] = least * (1 - 16 * UNIT), most * (1 + 16 * UNIT)
+        return low, np.minimum(high, 1.0)
+
+
+def _with_values(pair: FinitePair, eps: float, others: int) -> ValuesPair:
+    return ValuesPair(
+        pair.losses,
+        pair.p,
+        pair.q,
+        pair.error,
+        pair.tight,
+        pair.multiple,
+        pair.loss_error,
+        eps,
+        others,
+    )
+
+
+def _worst(eps: float, others: int, at: Array, *, each: bool) -> tuple[Array, Array]:
+    """Return bounds of the largest delta over all values of the others, at epsilons from 0 on.
+
+    The numbers of zeros from 0 on are computed one by one, all larger ones bounded together
+    (`_beyond`). Where the two are apart, many more are computed, if ``each``. Where nothing is
+    known of the larger ones, they are bounded in blocks.
+    """
+    size = 24 * math.sqrt(max(others * math.exp(-eps), 1.0)) + 500
+    many = int(_OUTCOMES / size)
+    low, high = np.zeros(len(at)), np.full(len(at), np.inf)
+    # in deviations of the count: delta falls by about so much of it, or its square, in epsilon
+    z = at * math.sqrt(others * math.exp(-eps)) / -math.expm1(-eps)
+    enough = 3e-7 * np.maximum(z, z * z)
+    for most in (_FIRST if many > 2 * _FIRST else 1, many)[: 2 if each else 1]:
+        count = min(others + 1, most)
+        apart = np.flatnonzero((high > low * (1 + enough) + 1e-28) & ((z > 0.02) | (low == 0)))
+        if not len(apart):
+            break
+        low[apart], high[apart] = _of_first(eps, others, count, at[apart])
+        if count <= others:
+            high[apart] = np.maximum(high[apart], _beyond(eps, others, count, at[apart]))
+    if len(unknown := np.flatnonzero(np.isinf(high))):
+        high[unknown] = _over_values(eps, others, at[unknown])
+    return low, np.minimum(high, 1.0)
+
+
+@remembered(8)
+def _laws_of_first(eps: float, others: int, count: int) -> tuple[Array, Array, float, float, int]:
+    """Return laws of the number of ones, for 0, 1... zeros among the others' values, and tails.
+
+    In column c is the probability of c ones more than a number near the law's mean, and of still
+    more. With the relative error of each, one that transforms add, and the column of the mean.
+    """
+    r = math.exp(-eps) / (1 + math.exp(-eps))
+    laws, starts, worst_off, most_steps = [], [], 0.0, 0
+    for zeros in range(count):
+        lies, p, steps = _binomial(others - zeros, r, math.exp(-eps))
+        truths, q, further = _binomial(zeros, r, math.exp(-eps))
+        law, off = _convolved(p[::-1], q)
+        laws.append(law)
+        mean = round((others - zeros) * (1 - r) + zeros * r)
+        starts.append(others - zeros - int(lies[-1]) + int(truths[0]) - mean)
+        worst_off, most_steps = max(worst_off, off), max(most_steps, steps + further)
+    least = min(starts)
+    size = max(start + len(law) for start, law in zip(starts, laws, strict=True)) - least
+    every = np.zeros((count, size))
+    for row, start, law in zip(every, starts, laws, strict=True):
+        row[start - least : start - least + len(law)] = law
+    after = np.zeros((count, size))
+    after[:, :-1] = np.cumsum(every[:, :0:-1], axis=1)[:, ::-1]
+    wrong = (most_steps + 4 * size + 64 + 8 * eps) * UNIT
+    return every, after, wrong, worst_off, -least
+
+
+def _of_first(eps: float, others: int, count: int, at: Array) -> tuple[Array, Array]:
+    """Return bounds of the largest delta for fewer zeros than ``count``, by all thresholds.
+
+    What a test gains rises in its threshold, and falls (`_of_law`). So of many laws only
+    thresholds about the first law's best are looked at, if in none of them an end is the best.
+    """
+    laws, after, wrong, off, middle = _laws_of_first(eps, others, count)
+    r = math.exp(-eps) / (1 + math.exp(-eps))
+    variance = max(others * r * (1 - r), 1.0)
+    low, high = np.zeros(len(at)), np.zeros(len(at))
+    gained, paid = (-np.expm1(at - eps) * (1 - r)).tolist(), np.expm1(at).tolist()
+    for i, (a, grown) in enumerate(zip(gained, paid, strict=True)):
+        # as in `_of_law`: what transforms and tails leave out
+        slack = off * (a + (laws.shape[1] + 1) * grown) + 7 * math.exp(-_COUNT_TAIL)
+        columns = slice(0, laws.shape[1])
+        if count > _FIRST:
+            best = int(np.argmax(a * laws[0] - grown * after[0]))
+            further = 8 + math.ceil(1.2 * (best - middle) ** 2 / variance)
+            columns = slice(max(0, best - 8), min(laws.shape[1], best + further))
+        gains = (a * (1 + wrong)) * laws[:, columns] - (grown * (1 - wrong)) * after[:, columns]
+        if gains.shape != laws.shape:
+            ends = np.maximum(gains[:, 0], gains[:, -1])
+            if not np.all(gains.max(axis=1) * (1 - 1e-9) - 2 * slack > ends):
+                columns = slice(0, laws.shape[1])
+                gains = (a * (1 + wrong)) * laws - (grown * (1 - wrong)) * after
+        row, column = divmod(int(np.argmax(gains)), gains.shape[1])
+        f, tail = laws[row, columns.start + column], after[row, columns.start + column]
+        high[i] = max(float(gains[row, column]), 0.0) * (1 + 1e-12) + slack
+        least = ((a * (1 - wrong)) * f - (grown * (1 + wrong)) * tail) * (1 - 1e-12)
+        low[i] = max(float(least) - slack, 0.0)
+    return low, high
+
+
+def _beyond(eps: float, others: int, first: int, at: Array) -> Array:
+    """Return bounds of delta at epsilons for all numbers m of zeros from ``first`` to ``others``.
+
+    Infinite where none is found. With ``w = tau + i theta`` let ``A(w) = r + (1-r) e^w`` and ``B(w)
+    = 1-r + r e^w`` be the moments of a report of a one and of a zero, ``n = others``, and ``W(w) =
+    a e^w - (t-1) / (1 - e^-w)`` with a and t of `_of_law`. What the test of all counts from s on
+    gains, summed over s with the weights ``e^{ws}``, is ``A^(n-m) B^m W``. So by a sum over K
+    angles, for every tau > 0, and exactly,
+
+    ``sum_l G_m(s + l K) e^{tau l K} = (1/K) sum_theta A^n e^{-w u} e^{m E} W =: Phi(m, u)``,
+
+    where ``E = log(B / A) + c w``, and ``u = s + c m``. Here c is minus the slope of ``log(B / A)``
+    at tau, so that E hardly turns, and Phi is a smooth function of real m and u: the lattice of the
+    counts is left behind. Terms of l < 0 are -(t-1) but for next to nothing: a constant. Those of
+    l > 0 are above ``-(t-1) P(S_m >= s + l K)``, which Bernstein's bound takes care of.
+
+    For m in a stretch about m', and u near u', every term of the sum of Phi or of its derivatives
+    is that at (m', u') times ``e^{(m-m')E(tau)} e^{-(u-u') tau}``, positive and the same for all,
+    times what is within ``e^{|m-m'| |E - E(tau)| + |u-u'| |theta|} - 1`` of 1. That gives the
+    signs of the following, if they are clear at (m', u').
+
+    - ``e^{tau (u - u')} dPhi/du`` falls in u within ``2 + h`` of u', and is positive at ``u' - h``,
+      negative at ``u' + h``. So Phi rises, up to its one maximum there, and falls. As laws of S_m
+      are log-concave, so does G in s: if the best s were not among those within ``2 + h``, two
+      neighbours in ``[u' + h, u' + h + 2]`` would rise, or in its mirror image. So G is at most the
+      maximum D(m) of Phi there.
+    - ``dPhi/dm`` is negative where the maximum may be, and with it D' (the maximum's own move has
+      no weight). Where its sign is not clear, its bound is integrated.
+
+    Then no m beyond the first has a larger delta than D(first). For epsilons next to 0 D is flat,
+    and what is integrated is about ``10 / (n r (1-r))`` of it.
+    """
+    result = np.full(len(at), np.inf)
+    # a smaller r tells more: 1 - q is exact
+    q = float(np.nextafter(1 - (1 - 8 * UNIT) * math.exp(-eps) / (1 + math.exp(-eps)), 1.0))
+    r = 1 - q
+    deviation = math.sqrt(others * q * r)
+    if deviation < _FEWEST_SPREAD or others - first < _STRETCHES:
+        return result
+    for start in range(0, len(at), 32):
+        some = slice(start, start + 32)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not known
+            result[some] = _stretches(eps, (others, first), (q, r, deviation), at[some])
+    return result
+
+
+def _stretches(
+    eps: float, numbers: tuple[int, int], law: tuple[float, float, float], at: Array
+) -> Array:
+    """Return the bounds of `_beyond` for some epsilons: arrays are by epsilon, stretch, angle."""
+    (n, first), (q, r, deviation) = numbers, law
+    period = math.ceil(_PERIOD * deviation)
+    # a test gains the more, the larger a and the smaller t - 1
+    a = -np.expm1(at - eps) * q * (1 + 128 * UNIT * (1 + 1 / eps) * np.exp(at))
+    a = a[:, None, None]
+    grown = (np.expm1(at) * (1 - 8 * UNIT))[:, None, None]
+    # the ratio f(s-1) / f(s) of the best s is about e^tau
+    tau = np.maximum(np.log1p(grown / a), 0.01 / deviation)
+    # angles beyond count for e^-70
+    farthest = math.sqrt(35 * math.exp(float(tau.max()))) / deviation
+    most = period // 2
+    if farthest < 1:
+        most = min(most, math.ceil(2 * math.asin(farthest) / (2 * math.pi / period)))
+    theta = (2 * math.pi / period * np.arange(most + 1))[None, None, :]
+    share = np.full(most + 1, 2.0 / period)  # an angle and its negative
+    share[0] = 1.0 / period
+    if 2 * most == period:
+        share[-1] = 1.0 / period
+    w = tau + 1j * theta
+    moved = expm1(w)
+    one, one_off = log1p(q * moved, 34 * UNIT * np.abs(q * moved))
+    zero, zero_off = log1p(r * moved, 34 * UNIT * np.abs(r * moved))
+    rise = np.exp(tau)
+    slope_one, slope_zero = (x * rise / (1 + x * (rise - 1)) for x in (q, r))
+    c = slope_one - slope_zero
+    e = zero - one + c * w
+    e_off = one_off + zero_off + 8 * UNIT * (np.abs(zero) + np.abs(one) + np.abs(c * w))
+    level = e[:, :, :1].real
+    bend = np.abs(e - level) + 2 * e_off
+    gain, paid = a * (1 + moved), grown / expm1(-w)
+    weight = share * (gain + paid)
+    size = np.abs(gain) + np.abs(paid)  # of which W may be a small difference
+
+    edges = np.linspace(first, n, _STRETCHES + 1)
+    half = np.append(0.0, np.full(_STRETCHES, (n - first) / _STRETCHES / 2 * (1 + 1e-12)))
+    middle = np.append(first, (edges[1:] + edges[:-1]) / 2)[None, :, None]
+    half = half[None, :, None]
+    u = np.broadcast_to(n * slope_one, (len(at), _STRETCHES + 1, 1)).copy()
+
+    def terms() -> tuple[Array, Array]:
+        exponent = n * one + middle * e - u * w
+        scale = exponent[:, :, :1].real
+        return weight * np.exp(exponent - scale), scale
+
+    for _ in range(4):  # to where dPhi/du is about 0
+        term, _ = terms()
+        ascent, bending = -(term * w).real.sum(axis=2), -(term * (theta * theta)).real.sum(axis=2)
+        bending -= (term * tau * theta).imag.sum(axis=2)
+        step = ascent / np.where(bending == 0, 1.0, bending)
+        u -= np.clip(step, -5 - deviation / 9, 5 + deviation / 9)[:, :, None]
+    term, scale = terms()
+    # the rounding of each term: of its exponent, and of its weight
+    exponents = (
+        n * one_off
+        + middle * e_off
+        + 8 * UNIT * (n * np.abs(one) + middle * np.abs(e) + np.abs(u * w))
+    )
+    modulus = share * size * np.exp((n * one + middle * e - u * w).real - scale)
+    noise = modulus * (4 * exponents + 128 * UNIT)
+    modulus = np.abs(term)
+
+    def moves(distance: float | Array) -> Array:
+        """Return by how much terms may move that far from u', beside their common factor."""
+        moved = np.expm1(half * bend + distance * theta) * (1 + 1e-9)
+        return np.asarray(modulus * moved + noise, dtype=np.float64)
+
+    def total(x: Array, off: Array) -> tuple[Array, Array]:
+        return x.real.sum(axis=2), off.sum(axis=2) * (1 + 1e-9)
+
+    phi, phi_off = total(term, noise)
+    # the slope of e^{tau (u - u')} dPhi/du, within 2 + h of u'
+    fall, fall_off = total(term * (1j * w * theta), np.abs(w) * theta * moves(2 + _BESIDE))
+    turn = np.exp(-1j * _BESIDE * theta)
+    after, side_off = total(-term * w * turn, np.abs(w) * moves(0.0))
+    before, _ = total(-term * w / turn, noise)
+    at_middle, middle_off = total(-term * w, np.abs(w) * noise)
+    # how far from u' the maximum may be
+    away = np.abs(at_middle) + side_off + middle_off
+    away = np.minimum(_BESIDE, away / np.maximum(-fall - fall_off, 1e-300))[:, :, None]
+    by_number, number_off = total(term * e, np.abs(e) * moves(away) + 2 * modulus * e_off)
+    margin = 1e-10 * (np.abs(w) * modulus).sum(axis=2)
+    clear = (fall + fall_off < 0) & (after + side_off < -margin) & (before - side_off > margin)
+    mean = n * q
+    tau, level, scale, u = tau[:, :, 0], level[:, :, 0], scale[:, :, 0], u[:, :, 0]
+    # the maxima of two stretches, at their common end, are one
+    near = np.abs(np.diff(u, axis=1, prepend=u[:, :1])) <= 2
+    # thresholds not far from the middle, for the terms of other l
+    inside = (u >= mean - 4) & (u + 3 + n * (1 - 2 * r - c[:, :, 0]) - mean <= period / 2)
+    known = (clear & near & inside).all(axis=1)
+
+    # D at the first: Phi at u', and what it may rise to where its slope is 0
+    best = phi[:, 0] + phi_off[:, 0]
+    slope = np.abs(at_middle[:, 0]) + middle_off[:, 0]
+    best += slope * slope / np.abs(fall[:, 0] + fall_off[:, 0]) * np.exp(_BESIDE * tau[:, 0])
+    known &= (at < eps / 2) & (tau[:, 0] < 1) & np.all(half[:, :, 0] * np.abs(level) < 20, axis=1)
+    reach = np.exp(np.minimum(half[:, :, 0] * np.abs(level) + 3 * tau, 30.0))
+    rises = np.maximum(by_number + number_off, 0.0) * 2 * half[:, :, 0] * reach
+    grown, tau, heights = grown[:, 0, 0], tau[:, 0], np.exp(np.minimum(scale, 10.0))
+    best = best * heights[:, 0] + (rises * heights).sum(axis=1)
+    # what sums of few angles leave out: |A|^2 and |B|^2 fall as 1 - 4 v sin^2(theta / 2), with v
+    # at least r q e^-tau
+    lost = np.zeros(len(at))
+    if most < period // 2:
+        sine = math.sin(math.pi / period * (most + 1))
+        lost = size[:, 0, 0] * (reach * heights).max(axis=1)
+        lost *= np.exp(-2 * n * q * r * np.exp(-tau) * sine * sine * (1 - 1e-9))
+    # terms of l > 0, by Bernstein's bound, whose exponents fall at least in proportion to l
+    ahead = period - 8
+    exponent = tau * period - ahead**2 / (2 * deviation**2 + 2 * ahead / 3)
+    lost += 3 * grown * np.exp(np.minimum(exponent, 0.0))
+    # those of l < 0 are a constant, and at most so much less: P(S_m < s - K / 2) and less
+    behind = np.exp(-tau * period - (period / 2) ** 2 / (2 * deviation**2 + period / 3))
+    known &= (exponent < -80) & np.isfinite(best)
+    known &= np.all(margin * heights > (8 * (lost + 4 * behind))[:, None], axis=1)
+    best += grown / np.expm1(np.minimum(tau * period, 700.0)) + lost
+    return np.where(known, np.maximum(best, 0.0) * (1 + 1e-11) + 1e-300, np.inf)
 
 
 def _over_values(eps: float, others: int, at: Array) -> Array:
-    """Return bounds of delta at epsilons, for all numbers of ones among the others' values."""
+    """Return bounds of delta at epsilons, for all numbers of ones among the others' values.
+
+    Blocks of numbers are bounded at once (`_of_values`), and the block whose bound is the farthest
+    above is cut, as long as that pays.
+    """
 
     def bounded(zeros: int, most: int) -> tuple[float, int, int, Array]:
         """Return a block of numbers of zeros by how much it may be cut, and its bounds."""
@@ -621,7 +950,7 @@ def _attained(eps: float, categories: int, reports: int) -> FinitePair:
         small = np.log1p(np.maximum(more, -0.5))
         ratio = (ones * math.exp(eps) + (reports - ones) * math.exp(-eps)) / reports
         losses = np.where(more > -0.5, small, np.log(ratio))
-        return _in_cells([(losses, q)], steps, False)
+        return _with_values(_in_cells([(losses, q)], steps, False), eps, reports - 1)
     n, q, steps = _binomial(reports, 2 / (grown + categories), 2 / (grown + categories - 2))
     s = (n + (categories - 2) / (grown + categories - 2) * (reports - n)) / grown
     weights = q * (n / 2 + s)

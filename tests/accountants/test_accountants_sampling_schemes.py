@@ -16,6 +16,7 @@ from profiles import examples
 from accountants import (
     Approximate,
     Composite,
+    Distribution,
     Gaussian,
     InapplicableError,
     Laplace,
@@ -496,6 +497,37 @@ def test_allocated_laplace_lies_between_response_and_nothing() -> None:
     assert (small[0].real < large[0].real).all()
     second = 50 * 49 + 50 * float(mp.exp(Laplace(1.0).renyi(np.array([2.0]))[0]))
     assert math.isclose(small[0][1].real, math.log(second / 2500), rel_tol=1e-2)
+
+
+def of_two_ratios(eps: float, steps: int, at: float) -> mp.mpf:
+    """The larger hockey-stick of a mean of ratios of two values: a binomial's sum."""
+    high, t = mp.exp(mp.mpf(eps)), mp.exp(mp.mpf(at))
+    rare = 1 / (1 + high)
+    mean, deviation = steps * rare, mp.sqrt(steps * rare * (1 - rare))
+    k = max(0, int(mean - 15 * deviation))
+    mass = mp.binomial(steps, k) * rare**k * (1 - rare) ** (steps - k)
+    removal = addition = mp.mpf(0)
+    while k <= min(steps, int(mean + 15 * deviation)):
+        x = (k * high + (steps - k) / high) / steps
+        removal, addition = removal + mass * max(x - t, 0), addition + mass * max(1 - t * x, 0)
+        mass, k = mass * (steps - k) / (k + 1) * rare / (1 - rare), k + 1
+    return max(removal, addition)
+
+
+@pytest.mark.parametrize(
+    ("eps", "steps", "delta"), [(1.0, 10**6, 1e-6), (0.1, 10**5, 1e-8), (5.0, 10**5, 1e-3)]
+)
+def test_a_response_in_one_of_a_million_steps(eps: float, steps: int, delta: float) -> None:
+    loss = AllocatedLoss(body(Pure(eps)), steps)
+    bounds = measure(Spend(loss), Distribution(), delta=delta).bounds
+    assert bounds is not None
+    assert bounds.lower > bounds.upper * (1 - 1e-4)
+    with mp.workdps(40):
+        assert (
+            of_two_ratios(eps, steps, bounds.upper)
+            <= delta
+            <= (of_two_ratios(eps, steps, bounds.lower))
+        )
 
 
 def test_training_by_allocation_costs_no_more_than_by_poisson_sampling() -> None:
