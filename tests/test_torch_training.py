@@ -189,7 +189,9 @@ def plain_sgd(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=1.0)
 
 
-@pytest.mark.parametrize(("noise", "bands"), [("banded", None), ("banded", 2), ("tree", None)])
+@pytest.mark.parametrize(
+    ("noise", "bands"), [("banded", None), ("banded", 2), ("tree", None), ("buffered", None)]
+)
 def test_the_law_of_correlated_noise_is_that_of_the_factorization(noise: Any, bands: Any) -> None:
     """The last parameters are ``-(A X + B Z) 1`` exactly: mean and variance of 2,000 numbers.
 
@@ -243,6 +245,10 @@ def test_correlated_noise_is_charged_as_the_theorems_say() -> None:
         found = accountants.Gaussian(2.0).epsilon_at(1e-5).upper
         certified = plan_of(learner, exchanged).certify().epsilon
         assert found <= certified <= found * (1 + 1e-4)
+    # by buffers: one Gaussian release, and what rounding rows to steps of 2^-24 may add
+    certified = plan_of(training(noise="buffered", **options)).certify().epsilon
+    found = accountants.Gaussian(1.0).epsilon_at(1e-5).upper
+    assert found <= certified <= found * (1 + 1e-4)
 
 
 def test_batches_in_turn_are_of_whole_units_each_by_a_uniform_draw() -> None:
