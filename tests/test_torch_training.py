@@ -568,10 +568,20 @@ def test_nothing_comes_from_the_global_generator() -> None:
 
 
 def test_empty_samples_and_empty_data_are_ordinary() -> None:
-    rare = plan_of(training(sampling_rate=1e-3, steps=5, clipping=1.0))
-    for n in (1, 0):
-        model = rare.simulate(seed=1, images=rows_of(n))["model"]
-        assert np.isfinite(model["parameters"]).all()
+    """Of a threshold that adapts too: with empty rounds it falls or rises by its noise alone."""
+    for clipping in (1.0, dp.Clipping(quantile=0.5)):
+        rare = plan_of(training(sampling_rate=1e-3, steps=5, clipping=clipping))
+        for n in (1, 0):
+            model = rare.simulate(seed=1, images=rows_of(n))["model"]
+            assert np.isfinite(model["parameters"]).all()
+            first = training(clipping=clipping).threshold
+            assert first / 100 <= model["threshold"] <= first * 100
+            assert (model["threshold"] != first) == isinstance(clipping, dp.Clipping)
+    with dp.Session(budget=dp.Budget(1.0, 1e-5), seed=1, images=rows_of(0)) as session:
+        learner = training(sampling_rate=1e-3, steps=3, clipping=dp.Clipping(), batch_size=1)
+        shares = [done.share for done in dp.torch.Loop(session, PIXELS, learner, sigma=3.0)]
+        assert len(shares) == 3
+        assert np.isfinite(shares).all()
 
 
 @pytest.mark.parametrize(("net", "sizes"), [("in_double", [1, 3, 64]), ("deep", [32, 64, 96])])
