@@ -318,7 +318,9 @@ def our_jax_steps(loss: Any, parameters: Any, x: Any, y: Any) -> tuple[Step, Ste
     from adaptive_dp.jax.gradients import ClippedSums
 
     x, y = np.asarray(x), np.asarray(y)
-    sums = ClippedSums(lambda w, x, y: loss(w, x[None], y[None]), parameters, x[:4], y[:4])
+    sums = ClippedSums(
+        lambda w, x, y: loss(w, x[None], y[None]), parameters, x[:4], y[:4], expected=len(x)
+    )
     theta, scale = np.asarray(ravel_pytree(parameters)[0]), 0.01 / len(x)
 
     def private() -> object:

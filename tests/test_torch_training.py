@@ -189,7 +189,9 @@ def plain_sgd(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=1.0)
 
 
-@pytest.mark.parametrize(("noise", "bands"), [("banded", None), ("banded", 2), ("tree", None)])
+@pytest.mark.parametrize(
+    ("noise", "bands"), [("banded", None), ("banded", 2), ("tree", None), ("buffered", None)]
+)
 def test_the_law_of_correlated_noise_is_that_of_the_factorization(noise: Any, bands: Any) -> None:
     """The last parameters are ``-(A X + B Z) 1`` exactly: mean and variance of 2,000 numbers.
 
@@ -243,6 +245,10 @@ def test_correlated_noise_is_charged_as_the_theorems_say() -> None:
         found = accountants.Gaussian(2.0).epsilon_at(1e-5).upper
         certified = plan_of(learner, exchanged).certify().epsilon
         assert found <= certified <= found * (1 + 1e-4)
+    # by buffers: one Gaussian release, and what rounding rows to steps of 2^-24 may add
+    certified = plan_of(training(noise="buffered", **options)).certify().epsilon
+    found = accountants.Gaussian(1.0).epsilon_at(1e-5).upper
+    assert found <= certified <= found * (1 + 1e-4)
 
 
 def test_batches_in_turn_are_of_whole_units_each_by_a_uniform_draw() -> None:
@@ -562,10 +568,20 @@ def test_nothing_comes_from_the_global_generator() -> None:
 
 
 def test_empty_samples_and_empty_data_are_ordinary() -> None:
-    rare = plan_of(training(sampling_rate=1e-3, steps=5, clipping=1.0))
-    for n in (1, 0):
-        model = rare.simulate(seed=1, images=rows_of(n))["model"]
-        assert np.isfinite(model["parameters"]).all()
+    """Of a threshold that adapts too: with empty rounds it falls or rises by its noise alone."""
+    for clipping in (1.0, dp.Clipping(quantile=0.5)):
+        rare = plan_of(training(sampling_rate=1e-3, steps=5, clipping=clipping))
+        for n in (1, 0):
+            model = rare.simulate(seed=1, images=rows_of(n))["model"]
+            assert np.isfinite(model["parameters"]).all()
+            first = training(clipping=clipping).threshold
+            assert first / 100 <= model["threshold"] <= first * 100
+            assert (model["threshold"] != first) == isinstance(clipping, dp.Clipping)
+    with dp.Session(budget=dp.Budget(1.0, 1e-5), seed=1, images=rows_of(0)) as session:
+        learner = training(sampling_rate=1e-3, steps=3, clipping=dp.Clipping(), batch_size=1)
+        shares = [done.share for done in dp.torch.Loop(session, PIXELS, learner, sigma=3.0)]
+        assert len(shares) == 3
+        assert np.isfinite(shares).all()
 
 
 @pytest.mark.parametrize(("net", "sizes"), [("in_double", [1, 3, 64]), ("deep", [32, 64, 96])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,6 +91,61 @@ class TestOpacus:
         less = SimpleNamespace(noise_multiplier=0.5)
         with pytest.raises(dp.DeclarationError, match="below one that was recorded"):
             dp.interop.opacus.certificate(engine(), delta=1e-5, optimizer=less)
+
+    @pytest.mark.parametrize("kind", ["ExponentialNoise", "StepNoise", "LambdaNoise"])
+    def test_falling_noise_is_that_of_its_scheduler(self, kind: str) -> None:
+        """Each step at its own noise, and none without a schedule."""
+        values = [2.0, 2.0, 1.0, 1.0, 0.5] if kind == "StepNoise" else [2.0, 1.0, 0.5]
+        own = {
+            "ExponentialNoise": {"gamma": 0.5},
+            "StepNoise": {"gamma": 0.5, "step_size": 2},
+            "LambdaNoise": {"noise_lambda": lambda t: 0.5**t, "base_noise_multiplier": 2.0},
+        }[kind]
+        optimizer = SimpleNamespace(noise_multiplier=0.5)
+        more = {"optimizer": optimizer, "last_epoch": len(values) - 1}
+        scheduler = type(kind, (), own | more)()
+        if kind == "LambdaNoise":
+            scheduler.noise_lambda = own["noise_lambda"]
+        history = [(2.0, 1.0, 10), (1.0, 1.0, 10)]
+        given = {"delta": 1e-5, "optimizer": optimizer}
+        certificate = dp.interop.opacus.certificate
+        paper = certificate(engine(history), noise_scheduler=scheduler, **given)
+        # of all rows: one Gaussian, of the root of the sum of squares
+        right = Gaussian(math.sqrt(10 / 4 + 10)).epsilon_at(1e-5).upper
+        assert paper.epsilon == pytest.approx(right, rel=1e-6)
+        with pytest.raises(dp.DeclarationError, match="noise_scheduler="):
+            certificate(engine(history), **given)
+        for wrong, words in (
+            ([(2.0, 1.0, 10), (0.7, 1.0, 10)], "has not set"),
+            ([(1.0, 1.0, 10), (2.0, 1.0, 10)], "has not set|last noise"),
+        ):
+            with pytest.raises(dp.DeclarationError, match=words):
+                certificate(engine(wrong), noise_scheduler=scheduler, **given)
+        other = {**given, "optimizer": SimpleNamespace(noise_multiplier=0.5)}
+        with pytest.raises(dp.DeclarationError, match="another optimizer"):
+            certificate(engine(history), noise_scheduler=scheduler, **other)
+        for unknown in (SimpleNamespace(), type("OwnNoise", (), own | more)()):
+            with pytest.raises(dp.DeclarationError, match="known"):
+                certificate(engine(history), noise_scheduler=unknown, **given)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_a_real_scheduler(self) -> None:
+        schedulers = pytest.importorskip("opacus.schedulers")
+        for make in (
+            lambda o: schedulers.ExponentialNoise(o, gamma=0.9),
+            lambda o: schedulers.StepNoise(o, step_size=2, gamma=0.7),
+            lambda o: schedulers.LambdaNoise(o, noise_lambda=lambda t: 1 / (1 + t)),
+        ):
+            optimizer = SimpleNamespace(noise_multiplier=1.5)
+            scheduler, history = make(optimizer), []
+            for _ in range(5):
+                history.append((optimizer.noise_multiplier, 1.0, 3))
+                scheduler.step()
+            paper = dp.interop.opacus.certificate(
+                engine(history), delta=1e-5, optimizer=optimizer, noise_scheduler=scheduler
+            )
+            alike = dp.interop.opacus.certificate(engine(history), delta=1e-5)
+            assert paper.epsilon == alike.epsilon
 
     def test_what_is_not_checked_is_listed(self) -> None:
         words = " ".join(dp.interop.opacus.certificate(engine(), delta=1e-5).assumptions)

@@ -73,7 +73,12 @@ def _noise(multiplier: Any, moved: float) -> Gaussian | None:
 
 
 def certificate(
-    privacy_engine: Any, *, delta: float, data_loader: Any = None, optimizer: Any = None
+    privacy_engine: Any,
+    *,
+    delta: float,
+    data_loader: Any = None,
+    optimizer: Any = None,
+    noise_scheduler: Any = None,
 ) -> Certificate:
     """Return a certificate of a model that Opacus trained: of the steps that it has recorded.
 
@@ -107,6 +112,10 @@ def certificate(
         The loader that the training read, as ``make_private`` returned it.
     optimizer
         The optimizer that ``make_private`` returned: its noise is compared with what was recorded.
+    noise_scheduler
+        The scheduler of ``opacus.schedulers`` that changed this optimizer's noise, if one did: each
+        recorded noise must be one that it had set, in its order, and each step is certified at its
+        own. Noise that fell without one is refused.
 
     Raises
     ------
@@ -148,7 +157,7 @@ def certificate(
         raise DeclarationError(
             "a step without noise was recorded (noise_multiplier=0): nothing can be certified of it"
         )
-    _check_optimizer(optimizer, history)
+    _check_optimizer(optimizer, history, noise_scheduler)
     steps = sum(each for _, _, each in history)
     return claims.certificate(
         loss,
@@ -244,13 +253,65 @@ def _check_clipping(optimizer: Any) -> None:
         )
 
 
-def _check_optimizer(optimizer: Any, history: list[tuple[Any, Any, int]]) -> None:
+def _check_optimizer(
+    optimizer: Any, history: list[tuple[Any, Any, int]], scheduler: Any = None
+) -> None:
+    if scheduler is not None:
+        _check_scheduler(optimizer, history, scheduler)
+        return
     noise = getattr(optimizer, "noise_multiplier", None)
     if noise is not None and float(noise) < max(float(z) for z, _, _ in history):
         raise DeclarationError(
             f"the optimizer's noise multiplier is {float(noise)!r}, below one that was recorded: "
-            "pass the optimizer that make_private returned for this training"
+            "pass the optimizer that make_private returned for this training, and the "
+            "noise_scheduler= that changed its noise, if one did"
         )
+
+
+def _check_scheduler(optimizer: Any, history: list[tuple[Any, Any, int]], scheduler: Any) -> None:
+    """Refuse noise that is not what a scheduler has set, from its first epoch to its last.
+
+    Opacus records the optimizer's multiplier in the step that adds the noise, so that each recorded
+    step has its own; what is compared is whether the optimizer is the one that was recorded.
+    """
+    held, epochs = getattr(scheduler, "optimizer", None), getattr(scheduler, "last_epoch", None)
+    if held is None or not isinstance(epochs, int) or epochs < 0:
+        raise DeclarationError(
+            "noise_scheduler must be one of opacus.schedulers, got a "
+            f"{type(scheduler).__name__}: of no other is it known what noise it sets"
+        )
+    if optimizer is not None and held is not optimizer:
+        raise DeclarationError("the noise scheduler is of another optimizer than was given")
+    values = _scheduled(scheduler, float(history[0][0]), epochs)
+    if not math.isclose(values[-1], float(held.noise_multiplier), rel_tol=1e-9):
+        raise DeclarationError(
+            f"the scheduler's last noise multiplier is {values[-1]!r}, and its optimizer has "
+            f"{float(held.noise_multiplier)!r}: something else has changed it"
+        )
+    at = 0
+    for noise, _, _ in history:
+        while at < len(values) and not math.isclose(values[at], float(noise), rel_tol=1e-9):
+            at += 1
+        if at == len(values):
+            raise DeclarationError(
+                f"a step was recorded with the noise multiplier {float(noise)!r}, which the "
+                "scheduler has not set in that place: pass the scheduler of this training"
+            )
+
+
+def _scheduled(scheduler: Any, first: float, epochs: int) -> list[float]:
+    """Return the noise that a scheduler has set in each epoch, beginning with the recorded one."""
+    kind = type(scheduler).__name__
+    if kind == "LambdaNoise":
+        base = float(scheduler.base_noise_multiplier)
+        return [base * float(scheduler.noise_lambda(epoch)) for epoch in range(epochs + 1)]
+    each = {"ExponentialNoise": 1, "StepNoise": getattr(scheduler, "step_size", None)}.get(kind)
+    if each is None:
+        raise DeclarationError(
+            f"nothing is known of what noise a {kind} sets: ExponentialNoise, LambdaNoise and "
+            "StepNoise of opacus.schedulers are read"
+        )
+    return [first * float(scheduler.gamma) ** (epoch // each) for epoch in range(epochs + 1)]
 
 
 def _beside(engine: Any, optimizer: Any) -> list[str]:

@@ -1,36 +1,62 @@
 """The exact sum of the clipped gradients of rows by a pure function of JAX.
 
 A private training step needs ``sum_i g_i min(1 / C, 1 / |g_i|)`` over the sampled units i, g_i the
-gradient of unit i's loss, C the threshold. `jax.vmap` of `jax.grad` gives the gradients of a
-physical batch: a fixed number of slots, each with a row or with a made-up one that is masked, so
-that one program is compiled, whatever the sample's size. They are then shortened, rounded and added
-in float64 and int64, which JAX is asked for just there, by another program: one program for both
-might compute a gradient twice, for its norm and for its share, and not to the same bit.
+gradient of unit i's loss, C the threshold. `jax.vmap` computes a physical batch: a fixed number of
+slots, each with a row or with a made-up one that is masked, so that one program is compiled,
+whatever the sample's size. What it gives is then shortened, rounded and added in float64 and int64,
+which JAX is asked for just there, by another program: one program for both might compute a gradient
+twice, for its norm and for its share, and not to the same bit. Of each leaf of the parameters' tree
+a slot has one of two:
+
+- *Book-keeping* (Bu et al. 2023). Of a matrix that the function multiplies by one vector a of the
+  row, and uses nowhere else, the gradient is ``a g'``, g that of the product. It has the norm
+  ``|a| |g|``, and is not formed: a and g are kept, and the sum of the shares is one product of
+  matrices. Such leaves are found in the function's jaxpr (`_Book`).
+- *Formed*: the gradient itself, of all other leaves; and of all leaves where a unit may have
+  several rows, whose gradients are added up before they are clipped.
 
 **No share is longer than the threshold.** A unit's share is an integer vector S, and the sum's step
-is 2^-36: the claim is ``|S| <= 2^36``. ``S = round(f g 2^36)`` with a factor f; rounding moves it
-by at most ``sqrt(n) / 2`` steps, n the number of parameters: a share M = ``sqrt(n) 2^-37`` of the
-threshold. N is the norm of g in float64 (whose squares of float32 are exact), taken larger by more
-than the additions' own rounding. With ``f <= (1 - M - 2^-40) / N`` the triangle inequality gives
+is 2^-36: the claim is ``|S| <= 2^36``. It has a part for each leaf, with a common factor f:
+
+1. *Formed*: ``S = round(f g 2^36)``. Rounding moves it by at most ``sqrt(n) / 2`` steps, n the
+   number of the leaf's parameters: a share ``sqrt(n) 2^-37`` of the threshold.
+2. *Book-keeping*: a is rounded to integers ``A = round(a 2^18 / P)``, P the power of two above
+   ``sqrt(p) max |a_j|``, p numbers, so that ``|A| <= 2^18 (1 + sqrt(p) 2^-19)``; and g to ``H =
+   round(f g P 2^18)``. The part is ``A H'``. Before the second rounding it is f times ``A g' P
+   2^-18``, and rounding d numbers of H moves it by at most ``sqrt(d) / 2 |A|`` steps: a share
+   ``sqrt(d) 2^-19 (1 + sqrt(p) 2^-19)``. P and ``|A|^2`` are exact, in whatever order a compiled
+   program finds them: of a maximum and of a sum of integers below 2^53.
+
+M is the root of the sum of the squares of these shares. N is the norm of all parts before the
+second rounding, in float64 (squares of float32 are exact), taken larger by more than the additions'
+own rounding. With ``f <= (1 - M - 2^-40) / N`` Minkowski's inequality over parts and rounding gives
 ``|S| 2^-36 <= f N (1 + 2^-50) + M <= 1``, 2^-50 the rounding of f and of products with it. So f may
 be any number from 0 up to that: ``1 / C``, or the other rules of `rule_factors`. *By layer* each of
 L leaves of the tree has a factor of its own, ``f_l <= (1 / sqrt(L) - M_l - 2^-40) / N_l``: its part
-is at most ``1 / sqrt(L)`` long, and all together at most 1. Of
-numbers in float64 whose squares underflow, f g 2^36 with ``f <= 1 / C <= 1e20`` rounds to 0. A row
-whose loss or gradient is not finite is replaced by zeros before any product. (Own proof.)
+is at most ``1 / sqrt(L)`` long, and all together at most 1. Book-keeping is for float32, whose
+products do not under- or overflow in float64; of numbers in float64 whose squares underflow, f g
+2^36 with ``f <= 1 / C <= 1e20`` rounds to 0. A row whose loss or gradient is not finite is replaced
+by zeros before any product. (Own proof.)
 
-**Sums are exact**: int64, for fewer than 2^27 units; of at most 32 slots first in float64, where
-whole numbers of at most 2^36 add up to at most 2^41, exactly. They do not depend on the order of
-the units, nor on how they are divided into batches.
+**Sums are exact.** Parts are integers. A batch's are added in float64, where they stay so: of up to
+2^15 slots, formed ones are at most 2^36 each; of products ``|A| |H| <= 2^37`` where A is not 0, as
+``f N <= 1``, and by Cauchy and Schwarz no partial sum, in whatever order, is above 2^52. Batches
+are added in int64, for fewer than 2^26 units. The sum does not depend on the order of the units,
+nor on how they are divided into batches.
 
 **A share depends on its unit alone**, under the assumption of `adaptive_dp.torch.gradients`: *a
 slot's results are a function of that slot's row and of the slot*. A function of one row sees no
 other row; what remains is that a compiled kernel for many adds in the same order whatever they
 hold. When the object is built, a made-up row is exchanged for another and for NaN, and no bit of
-another slot's gradient may change; and all slots are given one row (``slots_agree``). Where their
+another slot's results may change; and all slots are given one row (``slots_agree``). Where their
 results differ, each unit's slot is drawn independently by the library's stream, and as many passes
 are made as the fullest slot needs: a unit more adds one share, and the others' slots have the same
 law, so that the two laws of the sum are mixtures of neighbours.
+
+References
+----------
+Bu, Wang, Zha and Karypis 2023, "Differentially private optimization on large model at small cost"
+(book-keeping).
 """
 
 from __future__ import annotations
@@ -41,6 +67,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from attrs import define
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, RunError
@@ -53,12 +80,30 @@ BITS = 36
 SLACK = 2.0**-40
 """What the factor leaves for the rounding of floats."""
 
-SLOTS = (8, 32)
+HALF = 18
+"""Vectors that a matrix is multiplied by have 18 bits, and clipped slopes the other 18."""
+
+SHORTEST = 2.0**-48
+"""Vectors of a smaller norm are rounded as those of this norm are."""
+
+WIDEST = 2**14
+"""The most numbers of a product that is kept: rounding moves its part by a share of 2^-12."""
+
+MOST_SLOTS = 2**15
+"""Of a physical batch."""
+
+SLOTS = (8, 256)
 """Of a physical batch that is chosen here, the fewest and the most: measured."""
 
+PASS = 16
+"""What a pass takes beside its slots, in slots: measured."""
+
 MOST_NUMBERS = 2**19, 2**26
-"""Of gradients in a physical batch that is chosen here: with more than the fewest slots (then they
-stay in the processor's cache), and with more than one (half a GiB in float64)."""
+"""Of what is computed in a physical batch that is chosen here: with more than the fewest slots
+(then they stay in the processor's cache), and with more than one (half a GiB in float64)."""
+
+UNROLLED = 32
+"""Slots whose formed parts are added in one loop of the compiled program."""
 
 LANES = 64
 """Strips in which squares are added: wide enough for the processor's vectors."""
@@ -126,48 +171,209 @@ def _join() -> Callable[..., Any]:
     return library().jit(join)  # type: ignore[no-any-return]
 
 
-def _rounded(part: Any, good: Any, factors: Any) -> Any:
-    """Return the sum of slots' shares, whole numbers in float64, of up to 32 slots: exact."""
-    jnp = library().numpy
-    total = jnp.zeros(part.shape[1], jnp.float64)
-    for i in range(len(part)):  # one loop of the compiled program, over the parameters
-        finite = jnp.where(good[i], part[i].astype(jnp.float64), 0.0)
-        total = total + jnp.round(finite * factors[i])
-    return total
+class _Formed:
+    """A leaf's gradients of a batch, shape (slots, n), in the program that adds them."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self.size = values.shape[1]
+        self.margin = np.sqrt(self.size) * 2.0 ** -(BITS + 1)
+        self.squares = _squares(values.astype(library().numpy.float64))
+
+    def total(self, good: Any, factors: Any) -> Any:
+        """Return the sum of slots' shares, whole numbers in float64: exact."""
+        jnp = library().numpy
+
+        def rounded(at: Any) -> Any:
+            kept = jnp.where(good[at, None], self._values[at].astype(jnp.float64), 0.0)
+            return jnp.round(kept * (factors[at, None] * 2.0**BITS))
+
+        if len(good) > UNROLLED:
+            return rounded(slice(None)).sum(0)
+        # one loop of the compiled program, over the parameters
+        return sum(rounded(slice(i, i + 1))[0] for i in range(len(good)))
 
 
-def _add(groups: tuple[tuple[int, ...], ...], rule: str) -> Callable[..., Any]:
-    """Return what adds units' shares, compiled: each group of leaves has its own factor."""
+class _Kept:
+    """What a batch multiplied a matrix by, and the slopes of the products, in the same program."""
+
+    def __init__(self, inputs: Any, slopes: Any, *, input_first: bool) -> None:
+        jax = library()
+        jnp, self._input_first = jax.numpy, input_first
+        inputs, self._slopes = inputs.astype(jnp.float64), slopes.astype(jnp.float64)
+        longest = jnp.abs(inputs).max(1) * (np.sqrt(inputs.shape[1]) * (1 + 2.0**-40))
+        bits = jax.lax.bitcast_convert_type(jnp.maximum(longest, SHORTEST), jnp.int64)
+        # a number without its digits is the power of two below
+        below = jax.lax.bitcast_convert_type(bits & np.int64(0x7FF << 52), jnp.float64)
+        self._power = 2 * below
+        finite = jnp.isfinite(longest)
+        inputs = jnp.where(finite[:, None], inputs, 0.0)
+        self._inputs = jnp.round(inputs * (2.0**HALF / self._power)[:, None])
+        self.size = inputs.shape[1] + slopes.shape[1]
+        self.margin = np.sqrt(slopes.shape[1]) * 2.0 ** -(HALF + 1)
+        self.margin *= 1 + np.sqrt(inputs.shape[1]) * 2.0 ** -(HALF + 1)
+        sizes = (self._power * 2.0**-HALF) ** 2 * _squares(self._inputs)
+        self.squares = jnp.where(finite, sizes * _squares(self._slopes), jnp.nan)
+
+    def total(self, good: Any, factors: Any) -> Any:
+        """Return the sum of slots' shares, whole numbers in float64: exact."""
+        jax = library()
+        scale = factors * self._power * 2.0 ** (BITS - HALF)
+        # before the product: 0 times NaN is NaN
+        scale = jax.numpy.where(good, scale, 0.0)[:, None]
+        slopes = jax.numpy.where(good[:, None], self._slopes, 0.0)
+        pair = [self._inputs, jax.numpy.round(slopes * scale)]
+        product = jax.lax.dot_general(
+            *(pair if self._input_first else pair[::-1]),
+            (((0,), (0,)), ((), ())),
+            precision=jax.lax.Precision.HIGHEST,
+        )
+        return product.reshape(-1)
+
+
+def _add(groups: tuple[tuple[int, ...], ...], rule: str, books: Any) -> Callable[..., Any]:
+    """Return what adds units' shares, compiled: each group of leaves has its own factor.
+
+    ``books`` has, of each leaf, whether the vector comes first in its matrix; None of a formed one.
+    """
     jax = library()
     jnp, length = jax.numpy, 1 / np.sqrt(len(groups))
 
-    def add(totals: Any, parts: Any, held: Any, losses: Any, threshold: Any) -> Any:
-        size = sum(part.shape[1] for part in parts)
+    def add(totals: Any, found: Any, held: Any, losses: Any, threshold: Any) -> Any:
+        parts = [
+            _Formed(own) if first is None else _Kept(*own, input_first=first)
+            for own, first in zip(found, books, strict=True)
+        ]
         # the norms, and what float64 may have made too small of them
-        larger = 1 + 2.0**-40 + size * 2.0**-52
-        squares = [_squares(part.astype(jnp.float64)) for part in parts]
-        norms = [jnp.sqrt(sum(squares[i] for i in group)) * larger for group in groups]
+        larger = 1 + 2.0**-40 + sum(part.size for part in parts) * 2.0**-52
+        norms = [jnp.sqrt(sum(parts[i].squares for i in group)) * larger for group in groups]
         # NaN and infinity of either make the sum NaN or infinite
         good = held & jnp.isfinite(sum(norms) + losses.astype(jnp.float64))
         short = good
-        steps: list[Any] = [None] * len(parts)
+        after = list(totals)
         for group, norm in zip(groups, norms, strict=True):
-            margin = np.sqrt(sum(parts[i].shape[1] for i in group)) * 2.0 ** -(BITS + 1)
-            # the triangle inequality of the head of this file
-            longest = (length - margin - SLACK) / norm
-            factors = jnp.minimum(longest, rule_factors(norm, rule, threshold, length)) * 2.0**BITS
+            margin = np.sqrt(sum(parts[i].margin ** 2 for i in group))
+            # Minkowski's inequality of the head of this file
+            longest = max(0.0, length - margin - SLACK) / norm
+            factors = jnp.minimum(longest, rule_factors(norm, rule, threshold, length))
             factors = jnp.where(good, factors, 0.0)
             for i in group:
-                steps[i] = sum(
-                    _rounded(
-                        parts[i][at : at + 32], good[at : at + 32], factors[at : at + 32]
-                    ).astype(jnp.int64)
-                    for at in range(0, len(good), 32)
-                )
+                after[i] = totals[i] + parts[i].total(good, factors).astype(jnp.int64)
             short = short & (norm <= threshold * length)
-        return [total + step for total, step in zip(totals, steps, strict=True)], short.sum()
+        return after, short.sum()
 
     return jax.jit(add, donate_argnums=0)  # type: ignore[no-any-return]
+
+
+# -----------------------------------------------------------------------------
+# Book-keeping: which matrices a function multiplies by one vector of a row.
+
+
+@define
+class _Matrix:
+    """A leaf that is followed through a jaxpr, transposed or not."""
+
+    leaf: int
+    value: Any
+    flipped: bool = False
+
+
+class _Book:
+    """A loss of one row as it was traced, of which some products with matrices are kept.
+
+    A leaf is kept if its only use is a product by `lax.dot_general` with one vector of float32 (an
+    array whose other axes have the length 1), directly, transposed, or inside of a jitted function.
+
+    Parameters
+    ----------
+    jaxpr
+        Of the loss, with the leaves first among what it reads.
+    shapes
+        Of the leaves.
+    """
+
+    def __init__(self, jaxpr: Any, shapes: list[tuple[int, ...]]) -> None:
+        self._jaxpr, self._shapes = jaxpr, shapes
+        jax = library()
+        follow = [i for i, s in enumerate(shapes) if len(s) == 2 and s[0] * s[1] > s[0] + s[1]]
+        self.first: dict[int, bool] = {}
+        """Of each leaf that is kept, whether the vector's axis comes first in it."""
+        self._used: dict[int, int] = {}
+        jax.eval_shape(lambda *read: self._run(read, dict.fromkeys(follow))[0], *jaxpr.in_avals)
+        once = {i for i, uses in self._used.items() if uses == 1}
+        self.first = {i: first for i, first in self.first.items() if i in once}
+
+    def widths(self, leaf: int) -> tuple[int, int]:
+        """Return how many numbers a kept leaf's vector has, and how many its slopes."""
+        rows, columns = self._shapes[leaf]
+        return (rows, columns) if self.first[leaf] else (columns, rows)
+
+    def __call__(self, leaves: list[Any], taps: dict[int, Any], *rows: Any) -> tuple[Any, Any]:
+        """Return the loss, with taps added to products, and the vectors of these."""
+        return self._run((*leaves, *rows), taps)
+
+    def _run(self, read: Any, taps: dict[int, Any]) -> tuple[Any, dict[int, Any]]:
+        vectors: dict[int, Any] = {}
+        values = [_Matrix(i, v) if i in taps else v for i, v in enumerate(read)]
+        (loss,) = self._follow(self._jaxpr, values, taps, vectors)
+        return loss, vectors
+
+    def _follow(self, closed: Any, read: Any, taps: dict[int, Any], vectors: Any) -> list[Any]:
+        """Evaluate a jaxpr, as JAX does, with an eye on matrices."""
+        known: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+        known |= zip(closed.jaxpr.invars, read, strict=True)
+
+        def value(variable: Any) -> Any:
+            return variable.val if hasattr(variable, "val") else known[variable]
+
+        for equation in closed.jaxpr.eqns:
+            values, name = [value(v) for v in equation.invars], equation.primitive.name
+            matrices = [v for v in values if isinstance(v, _Matrix)]
+            if matrices and name in ("pjit", "jit"):
+                wrote = self._follow(equation.params["jaxpr"], values, taps, vectors)
+            elif matrices and name == "transpose" and equation.params["permutation"] == (1, 0):
+                (own,) = matrices
+                wrote = [_Matrix(own.leaf, own.value.T, not own.flipped)]
+            elif len(matrices) == 1 and (kept := self._product(equation, values)) is not None:
+                (own,), (first, vector) = matrices, kept
+                self.first[own.leaf] = first
+                self._used[own.leaf] = self._used.get(own.leaf, 0) + 1
+                product = self._bound(equation, values)[0]
+                tap = taps[own.leaf]
+                vectors[own.leaf] = vector
+                wrote = [product if tap is None else product + tap.reshape(product.shape)]
+            else:
+                for own in matrices:
+                    self._used[own.leaf] = 2  # not kept
+                wrote = self._bound(equation, values)
+            known |= zip(equation.outvars, wrote, strict=True)
+        return [value(v) for v in closed.jaxpr.outvars]
+
+    @staticmethod
+    def _bound(equation: Any, values: list[Any]) -> list[Any]:
+        plain = [v.value if isinstance(v, _Matrix) else v for v in values]
+        found = equation.primitive.get_bind_params(equation.params)
+        # before JAX 0.9 the functions of a primitive, and the rest
+        functions, settings = found if isinstance(found, tuple) else ((), found)
+        with equation.ctx.manager:
+            wrote = equation.primitive.bind(*functions, *plain, **settings)
+        return list(wrote) if equation.primitive.multiple_results else [wrote]
+
+    @staticmethod
+    def _product(equation: Any, values: list[Any]) -> tuple[bool, Any] | None:
+        """Return whether the vector's axis comes first in the leaf, and the vector; else None."""
+        if equation.primitive.name != "dot_general":
+            return None
+        contracted, batched = equation.params["dimension_numbers"]
+        place = int(isinstance(values[1], _Matrix))
+        own, other = values[place], values[1 - place]
+        kinds = {str(v.aval.dtype) for v in (*equation.invars, *equation.outvars)}
+        if any(map(len, batched)) or len(contracted[place]) != 1 or kinds != {"float32"}:
+            return None
+        length = other.shape[contracted[1 - place][0]]
+        if other.size != length or own.value.size // max(1, length) > WIDEST:
+            return None
+        return (contracted[place][0] == 0) != own.flipped, other.reshape(-1)
 
 
 class ClippedSums:
@@ -184,7 +390,11 @@ class ClippedSums:
     inputs, targets
         A few made-up rows (two or more): public, of the shapes and types of the private ones.
     physical_batch
-        The number of slots; None for 8 to 32, or fewer where there are very many parameters.
+        The number of slots; None for 8 to 256, by `expected` and the function's size.
+    expected
+        The expected number of rows (or units) of a call.
+    by_unit
+        Whether rows are of units, which may have several: then each row's gradient is formed.
 
     Attributes
     ----------
@@ -192,6 +402,10 @@ class ClippedSums:
         The number of parameters.
     step
         2^-36: the sum is given in steps of this share of the threshold.
+    engines
+        Of each leaf that is not empty "kept" or "formed".
+    slots_agree
+        Whether a made-up row had the same results, bit for bit, in all slots.
 
     Raises
     ------
@@ -218,10 +432,12 @@ class ClippedSums:
         targets: Any,
         *,
         physical_batch: int | None = None,
+        expected: int | None = None,
+        by_unit: bool = False,
     ) -> None:
         jax = library()
-        flat, unravel = import_module("jax.flatten_util").ravel_pytree(tree)
-        self.size = int(flat.size)
+        flat, self._unravel = import_module("jax.flatten_util").ravel_pytree(tree)
+        self.size, self._by_unit = int(flat.size), by_unit
         self._precision = flat.dtype
 
         def one(theta: Any, x: Any, y: Any) -> Any:
@@ -233,37 +449,106 @@ class ClippedSums:
                 )
             return value.reshape(())
 
-        few, room = (max(1, most // max(1, self.size)) for most in MOST_NUMBERS)
-        self.physical_batch = int(physical_batch or min(SLOTS[1], room, max(SLOTS[0], few)))
-
-        def gradient(theta: Any, x: Any, y: Any) -> Any:
-            """Return the loss, and the gradient's leaves that are not empty, each a vector."""
-            value, found = jax.value_and_grad(one)(unravel(theta), x, y)
-            leaves = jax.tree_util.tree_leaves(found)
-            return value, [leaf.reshape(-1) for leaf in leaves if leaf.size]
-
-        self._gradient = gradient
-        # by leaves: to write them into one array would take longer than to compute them
-        self._rows = jax.jit(jax.vmap(gradient, in_axes=(None, 0, 0)))
+        self._one = one
         self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
-        sizes = [int(np.size(leaf)) for leaf in jax.tree_util.tree_leaves(tree)]
+        leaves = jax.tree_util.tree_leaves(tree)
+        sizes = [int(np.size(leaf)) for leaf in leaves]
         self._sizes = tuple(size for size in sizes if size)
+        self._formed = jax.jit(jax.vmap(self._gradient, in_axes=(None, 0, 0)))
         self._join = _join()
         self._adds: dict[tuple[str, bool], Any] = {}
         with compiled():
             try:
-                self._check(np.asarray(flat))
+                book = None if by_unit else self._traced(tree)
+                kept = {} if book is None else book.first
+                self._books = [kept.get(i) for i, size in enumerate(sizes) if size]
+                self.engines = ["formed" if each is None else "kept" for each in self._books]
+                numbers = sum(
+                    sum(book.widths(i)) if book is not None and i in kept else size
+                    for i, size in enumerate(sizes)
+                )
+                self._rows = self._formed
+                if book is not None and kept:
+                    self._rows = jax.jit(jax.vmap(self._by_book(book), in_axes=(None, 0, 0)))
+                self._choose(physical_batch, expected, numbers, np.asarray(flat))
             except DeclarationError:
                 raise
             except Exception as error:  # of made-up rows: it may be shown
                 raise DeclarationError(f"it fails on made-up rows: {error}") from None
+
+    def _gradient(self, theta: Any, x: Any, y: Any) -> Any:
+        """Return the loss, and the gradient's leaves that are not empty, each a vector.
+
+        By leaves: to write them into one array would take longer than to compute them.
+        """
+        jax = library()
+        value, found = jax.value_and_grad(self._one)(self._unravel(theta), x, y)
+        leaves = jax.tree_util.tree_leaves(found)
+        return value, [leaf.reshape(-1) for leaf in leaves if leaf.size]
+
+    def _traced(self, tree: Any) -> _Book:
+        """Return the loss of a made-up row as it was traced."""
+        jax = library()
+        leaves, kind = jax.tree_util.tree_flatten(tree)
+
+        def loss(leaves: Any, x: Any, y: Any) -> Any:
+            return self._one(jax.tree_util.tree_unflatten(kind, leaves), x, y)
+
+        jaxpr = jax.make_jaxpr(loss)(leaves, self._inputs[0], self._targets[0])
+        return _Book(jaxpr, [np.shape(leaf) for leaf in leaves])
+
+    def _by_book(self, book: _Book) -> Callable[..., Any]:
+        """Return what computes the loss of a row, and of each leaf its gradient or a pair."""
+        jax = library()
+
+        def pairs(theta: Any, x: Any, y: Any) -> Any:
+            leaves = jax.tree_util.tree_leaves(self._unravel(theta))
+            taps = {i: jax.numpy.zeros(book.widths(i)[1], self._precision) for i in book.first}
+            others = {i: leaf for i, leaf in enumerate(leaves) if i not in taps and leaf.size}
+
+            def loss(taps: Any, others: Any) -> Any:
+                mixed = [others.get(i, leaf) for i, leaf in enumerate(leaves)]
+                return book(mixed, taps, x, y)
+
+            (value, vectors), (slopes, formed) = jax.value_and_grad(
+                loss, argnums=(0, 1), has_aux=True
+            )(taps, others)
+            return value, [
+                (vectors[i], slopes[i]) if i in taps else formed[i].reshape(-1)
+                for i, leaf in enumerate(leaves)
+                if leaf.size
+            ]
+
+        return pairs
+
+    def _choose(
+        self, physical_batch: int | None, expected: int | None, numbers: int, theta: Any
+    ) -> None:
+        """Take a physical batch in which slots agree, if there is one."""
+        if physical_batch is not None:
+            if not 1 <= physical_batch <= MOST_SLOTS:
+                raise DeclarationError(
+                    f"physical_batch must be from 1 to {MOST_SLOTS}, got {physical_batch}"
+                )
+            tried = [int(physical_batch)]
+        else:
+            few, room = (max(1, most // max(1, numbers)) for most in MOST_NUMBERS)
+            most = min(SLOTS[1], room, max(SLOTS[0], few))
+            rows = max(1, expected or UNROLLED)
+            sizes = [2**k for k in range(most.bit_length()) if 2**k >= min(SLOTS[0], most // 2 + 1)]
+            tried = sorted(sizes, key=lambda n: -(-rows // n) * (n + PASS))[:3]
+        for n in [*tried, tried[0]]:
+            self.physical_batch = n
+            self._check(theta)
+            if self.slots_agree or n == tried[-1] == tried[0]:
+                return
 
     def _adder(self, rule: str, by_layer: bool) -> Any:
         """Return what adds units' shares by a rule, compiled once."""
         if (rule, by_layer) not in self._adds:
             leaves = tuple(range(len(self._sizes)))
             self._adds[rule, by_layer] = _add(
-                tuple((i,) for i in leaves) if by_layer else (leaves,), rule
+                tuple((i,) for i in leaves) if by_layer else (leaves,), rule, self._books
             )
         return self._adds[rule, by_layer]
 
@@ -279,7 +564,8 @@ class ClippedSums:
             raise DeclarationError(
                 "the loss prints, or calls Python, when it is run: private rows would be shown"
             )
-        losses, rows = self._whole(theta, x, y)
+        losses, rows = self._results(theta, x, y)
+        whole = self._whole(theta, x, y)
         for i in range(min(2, self.physical_batch)):
             first, again = (
                 [
@@ -292,14 +578,14 @@ class ClippedSums:
                 np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True)
             ):
                 raise DeclarationError("the loss of a row is another number each time")
-            away = np.linalg.norm(rows[i].astype(np.float64) - first[1])
+            away = np.linalg.norm(whole[i].astype(np.float64) - first[1])
             if away > TOLERANCE * np.linalg.norm(first[1]):
                 raise DeclarationError(
                     "jax.vmap gives another gradient of a made-up row than the row by itself has"
                 )
-        self._refuse_fast_math()
+        self._refuse_fast_math(self._rows(theta, x, y)[1])
         one = [np.broadcast_to(v[:1], v.shape).copy() for v in (x, y)]
-        alike = self._whole(theta, *one)
+        alike = self._results(theta, *one)
         self.slots_agree = all(
             np.array_equal(v, np.broadcast_to(v[:1], v.shape), equal_nan=True) for v in alike
         )
@@ -311,31 +597,45 @@ class ClippedSums:
         for other in others:
             changed = x.copy()
             changed[slot] = other
-            for before, after in zip((losses, rows), self._whole(theta, changed, y), strict=True):
+            for before, after in zip((losses, rows), self._results(theta, changed, y), strict=True):
                 if not np.array_equal(before[keep], after[keep], equal_nan=True):
                     raise DeclarationError(
                         "a row's gradient depends on the rows beside it, in a batch of "
                         f"{self.physical_batch}"
                     )
 
-    def _whole(self, theta: Any, x: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the losses of the slots, and their gradients, shape (slots, size)."""
+    def _results(self, theta: Any, x: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the losses of the slots, and whatever else the program gives of each."""
         losses, parts = self._rows(theta, x, y)
-        return np.asarray(losses), np.concatenate([np.asarray(part) for part in parts], axis=1)
+        leaves = library().tree_util.tree_leaves(parts)
+        return np.asarray(losses), np.concatenate([np.asarray(part) for part in leaves], axis=1)
 
-    def _refuse_fast_math(self) -> None:
+    def _whole(self, theta: Any, x: Any, y: Any) -> NDArray[Any]:
+        """Return the slots' gradients, shape (slots, size)."""
+        _, parts = self._rows(theta, x, y)
+        whole = []
+        for part, first in zip(parts, self._books, strict=True):
+            if first is not None:
+                pair = [np.asarray(each) for each in (part if first else part[::-1])]
+                part = np.einsum("ni,nj->nij", *pair).reshape(len(x), -1)
+            whole.append(np.asarray(part))
+        return np.concatenate(whole, axis=1)
+
+    def _refuse_fast_math(self, like: Any) -> None:
         """Refuse a compiler that was told to neglect NaN, or that has no float64."""
-        slots, kind = self.physical_batch, self._precision
+        slots, full = self.physical_batch, np.ones(self.physical_batch, bool)
+        filled = library().tree_util.tree_map
         with wide()(True):
-            full, add = np.ones(slots, bool), self._adder("flat", False)
+            add = self._adder("flat", False)
             for value, loss in ((np.nan, 0.0), (0.0, np.inf)):
-                rows = [np.full((slots, size), value, kind) for size in self._sizes]
-                losses = np.full(slots, loss, kind)
-                totals, count = add(self._zeros(), rows, full, losses, 1.0)
-                sums, held = self._join(self._zeros(slots), ~full, losses, rows, full)
-                again, _ = add(self._zeros(), sums, held, np.zeros(slots), 1.0)
-                found = [count, *totals, held, *again]
-                if any(np.any(np.asarray(v)) for v in found) or again[0].dtype != np.int64:
+                parts = filled(lambda v, value=value: np.full(v.shape, value, v.dtype), like)
+                losses = np.full(slots, loss, self._precision)
+                totals, count = add(self._zeros(), parts, full, losses, 1.0)
+                found = [count, *totals]
+                if self._by_unit:
+                    sums, held = self._join(self._zeros(slots), ~full, losses, parts, full)
+                    found += [held, *add(self._zeros(), sums, held, np.zeros(slots), 1.0)[0]]
+                if any(np.any(np.asarray(v)) for v in found) or totals[0].dtype != np.int64:
                     raise DeclarationError(
                         "JAX counts rows that are not finite here: leave out fast-math of XLA_FLAGS"
                     )
@@ -367,7 +667,8 @@ class ClippedSums:
         inputs, targets
             The sampled rows; there may be none.
         units
-            The number of the unit of each row: a unit's rows are added up, then clipped.
+            The number of the unit of each row, which `by_unit` asks for: a unit's rows are added
+            up, then clipped.
         threshold
             C, from 1e-20 to 1e20.
         rule
@@ -400,13 +701,15 @@ class ClippedSums:
                 raise DeclarationError(f"{name} must have the shape of the made-up rows")
         if theta.shape != (self.size,):
             raise DeclarationError(f"theta must have the shape ({self.size},), got {theta.shape}")
+        if (units is not None) != self._by_unit:
+            raise DeclarationError("units are given if, and only if, sums are made with by_unit")
         if len(inputs) != len(targets) or (units is not None and len(units) != len(inputs)):
             raise DeclarationError("inputs, targets and units must have the same number of rows")
         units = np.arange(len(inputs)) if units is None else np.asarray(units)
         slots, context = self.physical_batch, wide()
         add = self._adder(rule, by_layer)
         with compiled():
-            parameters, short = library().numpy.asarray(theta), []
+            parameters, short = library().device_put(theta), []
             totals: list[Any] = self._zeros()
             agree = self.slots_agree
             for rounds in unit_batches(units, slots, stream or SecureStream(), agree=agree):
@@ -454,7 +757,7 @@ class ClippedSums:
             for start in range(0, len(inputs), self.physical_batch):
                 rows = np.arange(start, start + self.physical_batch)
                 rows[rows >= len(inputs)] = -1
-                _, gradients = self._whole(theta, *self._placed(rows, inputs, targets))
+                gradients = self._whole(theta, *self._placed(rows, inputs, targets))
                 own = gradients.astype(np.float64)[rows >= 0]
                 products = np.zeros(len(own))
                 with np.errstate(all="ignore"):
@@ -471,7 +774,8 @@ class ClippedSums:
         """Return the rows in their slots, with a made-up row in the others."""
         full, placed = rows >= 0, []
         for values, like in ((inputs, self._inputs), (targets, self._targets)):
-            into = np.broadcast_to(like[0], (len(rows), *like.shape[1:])).astype(like.dtype)
-            into[full] = values[rows[full]]
-            placed.append(into)
+            into = (values if len(values) else like).take(np.maximum(rows, 0), axis=0)
+            if not full.all():
+                into[~full] = like[0]
+            placed.append(into.astype(like.dtype, copy=False))
         return placed

@@ -104,7 +104,15 @@ class FunctionParts(NetworkParts):
             in_precision(each, flat.dtype) for each in made_up(self.shape, self.first, self.target)
         )
         try:
-            sums = ClippedSums(self.loss.resolve(), tree, x, y, physical_batch=self.physical_batch)
+            sums = ClippedSums(
+                self.loss.resolve(),
+                tree,
+                x,
+                y,
+                physical_batch=self.physical_batch,
+                expected=self.expected,
+                by_unit=self.by_unit,
+            )
         except DeclarationError as error:
             raise DeclarationError(f"{self.loss.name}: {error}") from None
         return Engine(shapes, sums)
@@ -245,7 +253,8 @@ class Training(NetworkTraining):
     free
         As of `adaptive_dp.torch.Training`.
     physical_batch
-        How many rows are computed at once, in a program that is compiled once; None for 32.
+        How many rows are computed at once, in a program that is compiled once; None for 8 to 256,
+        by the expected number of rows and the function's size.
 
     Notes
     -----

@@ -57,7 +57,7 @@ class DPFTRL(ColumnLearner[Model]):
         To which longer rows are clipped: by default 1 where the target is a class, none where it is
         a number.
     factorization
-        ``"banded"`` or ``"tree"``.
+        ``"banded"``, ``"buffered"`` or ``"tree"``.
     free
         Where no budget is given: the name of the free parameter.
 

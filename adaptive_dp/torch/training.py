@@ -931,9 +931,9 @@ class Training(Learner[NetworkParameters]):
         From an optimizer to a scheduler of learning rates that is stepped after each round, such
         as ``lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 2000)``.
     noise
-        ``"independent"`` in each round; or correlated between rounds, ``"banded"`` or ``"tree"``:
-        each unit is in one of ``1 / sampling_rate`` batches for the whole run, read in turn (see
-        `FollowTheLeader`).
+        ``"independent"`` in each round; or correlated between rounds, ``"banded"``, ``"buffered"``
+        or ``"tree"``: each unit is in one of ``1 / sampling_rate`` batches for the whole run, read
+        in turn (see `FollowTheLeader`).
     bands
         Of banded noise: how many, 1 to the number of batches, None for as many. Fewer leave more to
         amplification by the random batches, and correlate less.
