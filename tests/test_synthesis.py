@@ -843,6 +843,7 @@ class TestCommand:
             (["--rows", "0"], "at least one row"),
             (["--whole", "town"], "'town'"),
             (["--output", "count"], "has model"),
+            (["--html", "/nowhere/page.html"], "nowhere"),
         ],
     )
     def test_refusals_spend_nothing(
