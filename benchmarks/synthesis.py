@@ -12,8 +12,9 @@ For each set and epsilon, at delta 1e-9: the total variation distance of tables 
 from those of the rows, averaged over all such tables of at most 10,000 cells (a random hundred for
 RAND and the wide table), of the model's answers and of as many synthetic rows as there are rows;
 the seconds of processor time of declaring and running, and of making rows; and how far Cramer's V
-of each pair of columns is off in the synthetic rows, on average. Then all methods at epsilon 1; and for Adult a logistic regression of the income, trained on synthetic rows and on the
-rows themselves, and its accuracy on a fifth of the rows that neither has seen.
+of a pair of columns is off in synthetic rows, averaged over all pairs. Then all methods at epsilon
+1; and for Adult a logistic regression of the income, trained on synthetic rows and on the rows
+themselves, and its accuracy on a fifth of the rows that neither has seen.
 
 ``--coverage`` runs a small set so often at epsilon 0.3, 1 and 3, and prints how often the truth was
 inside of 95% intervals and below 90% bounds of errors, and how many answers lay beyond the interval

@@ -86,8 +86,8 @@ TREE_SHARES = (1 / 3, 1 / 6)
 2021)."""
 
 PENALTY = 0.35, -0.25, 0.5
-"""What a candidate's error must be above, over what noise alone would add up to: at epsilon 1, the
-power of epsilon with which it falls, and the most. Where noise is small, large tables pay sooner."""
+"""What a candidate's error must be above, over what noise alone would add up to: at epsilon 1; the
+power of epsilon that it follows; the most. Where noise is small, large tables pay sooner."""
 
 ROUNDS = 2.0
 """Rounds for each column, at epsilon 1."""
@@ -580,9 +580,7 @@ class Synthesizer(Learner[Synthetic]):
             given=list(known),
         )
         if rounds:
-            state = self._repeated(
-                marginals, table, state, noise, found, rounds, weight, penalty
-            )
+            state = self._repeated(marginals, table, state, noise, found, rounds, weight, penalty)
         return post(finished, state, *cells, tables=tables, axes=documents, method=self.method)
 
     def _known(self, axes: list[dict[str, Any]]) -> dict[str, Released[Any]]:
@@ -708,13 +706,13 @@ class Synthesizer(Learner[Synthetic]):
             return columns - 1
         if self.rounds is not None:
             return self.rounds
-        return max(1, round(ROUNDS * columns * _epsilon(budget) ** GROWTH))
+        return max(1, round(ROUNDS * columns * math.pow(_epsilon(budget), GROWTH)))
 
     def _penalty(self, budget: LearnerBudget | None) -> float:
         if self.method != "aim":
             return 0.0
         at_one, power, most = PENALTY
-        return min(at_one * _epsilon(budget) ** power, most)
+        return min(at_one * math.pow(_epsilon(budget), power), most)
 
 
 def _epsilon(budget: LearnerBudget | None) -> float:
