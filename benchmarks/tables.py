@@ -240,6 +240,9 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/statistics/means.md", "| axes |", "benchmarks/means.py", "several runs"),
     Measured("docs/synthesis.md", "| set, of what |", "-m benchmarks.synthesis", "data"),
     Measured("docs/synthesis.md", "| method, at epsilon 1 |", "-m benchmarks.synthesis", "data"),
+    Measured(
+        "docs/synthesis.md", "| rows, set |", "benchmarks/public_mst.py, one seed", "data, peers"
+    ),
     Measured("docs/synthesis.md", "| trained on |", "-m benchmarks.synthesis", "data"),
     Measured("docs/torch.md", "| library | epsilon 1 |", "benchmarks/images.py", "data, peers"),
 )

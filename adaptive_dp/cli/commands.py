@@ -232,7 +232,7 @@ def _files(plan: Pipeline, options: Namespace) -> dict[str, Any]:
 def synthesize(options: Namespace) -> int:
     """Release a plan whose output is a model of tables, and write rows of it."""
     # every refusal comes before the run: what is spent cannot be taken back
-    _check_writable(None, options.out, options.certificate)
+    _check_writable(options.html, options.out, options.certificate)
     if _is_parquet(options.out):
         try:
             import pyarrow.parquet  # noqa: F401
@@ -260,7 +260,7 @@ def synthesize(options: Namespace) -> int:
     steps: list[tuple[str, Callable[[], Any]]] = [
         (str(options.out), lambda: _write_rows(options.out, rows, options.whole))
     ]
-    return _released(text, result, plan, None, options.certificate, steps)
+    return _released(text, result, plan, options.html, options.certificate, steps)
 
 
 def _synthetic_output(plan: Pipeline, asked: str | None) -> tuple[str, dict[str, bool]]:

@@ -334,7 +334,7 @@ COMMANDS = {
     "synthesize": (
         "Release a model of tables, and write synthetic rows of it.",
         "plan --allow --data --engine --epsilon --delta --simulate --rows --whole --output -o "
-        "--certificate",
+        "--html --certificate",
     ),
     "audit": (
         "Try to refute what the plan promises.",

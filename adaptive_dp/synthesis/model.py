@@ -14,13 +14,17 @@ that were read, and whose sums over columns are those of the read tables inside 
 proportional fitting). All of this is post-processing of what was released.
 
 *Shrinkage.* What a table says beyond the smaller ones inside it, its own residual, is compared with
-what those would complete it to: of a pair of the tree its columns' product, of others the tree.
-With k = prod(n_i - 1) dimensions, noise of variance v in each, and y off that guess g by |y - g|,
-its answer keeps the share ``max(0, 1 - (k - 2) v / |y - g|^2)`` of the difference. For a guess that
-does not depend on this noise that has a smaller mean squared error than y, wherever the truth is
-(James and Stein 1961; Baranchik 1964 for the positive part). So a large table of little news is
-answered as its parts say, without its noise. Intervals are of the least-squares counts, and widened
-where an answer lies beyond.
+the guess g that those would complete it to: of a pair of the tree its columns' product, of others
+the tree. Counts of rows that are drawn from g are off it by a variance of g_c in the cell c, and
+where g lacks something, by some multiple f g_c. With noise of variance v in each of the residual's
+k = prod(n_i - 1) dimensions, and a table that is off by y, ``|y|^2`` is ``k v + f sum(g) k / n`` on
+average, which is solved for f (with k - 2 for k, as James and Stein 1961 do, and f at least 0). Of
+y_c the answer keeps the share ``f g_c / (f g_c + v k / n)``, that of the least mean squared error
+among linear estimates of what has the one variance, under noise of the other (Wiener 1949; Robbins
+1956 for estimating f). So a large table of little news is answered as its parts say, and cells that
+have few rows by all that is known are hardly moved by noise. A reading that is far beyond noise is
+believed wherever it is: at least ``1 - SURE^2 v k / n / y_c^2`` of it is kept (Breiman 1995).
+Intervals are of the least-squares counts, and widened where an answer lies beyond.
 
 *What is known beside.* Cells that are known to be impossible are 0 in every answer: read tables are
 projected onto the others, and fits never leave 0. Where a prior model is given, one of other rows
@@ -31,7 +35,7 @@ References
 Deming and Stephan 1940 (iterative proportional fitting); Csiszar 1975, Thm 3.2 (it converges to the
 projection in relative entropy). Chow and Liu 1968 (trees). Xiao, He, Zhang and Kifer 2023 and
 Mullins, Fuentes, Xiao, Kifer, Musco and Sheldon 2024 (residuals of marginals). James and Stein
-1961; Baranchik 1964 (shrinkage).
+1961; Robbins 1956; Breiman 1995 (shrinkage).
 """
 
 from __future__ import annotations
@@ -55,6 +59,9 @@ TREE_SWEEPS = 20
 
 FLOOR = 1e-9
 """What an empty cell has before it is fitted, as a share of a cell: fits can then reach it."""
+
+SURE = 3.0
+"""So many deviations of noise from its guess, and more, a cell's reading is believed in part."""
 
 PRIOR = 0.9
 """The share of a prior model in what a table is completed from; the rest is the tree's."""
@@ -253,16 +260,24 @@ class Model:
         return found
 
     def shrunk(self, table: Columns) -> Floats:
-        """Return `estimate`, with the table's own residual nearer to what others say of it."""
-        estimate = self.estimate(table)
+        """Return a read table's counts, nearer to what others say where it has little to add.
+
+        The formula is in the module's docstring.
+        """
         if len(table) < 2:
-            return estimate
-        away = self.means[table] - residual(self._guess(table), range(len(table)))
+            return self.estimate(table)
+        guess = self._guess(table)
+        away = self.means[table] - residual(guess, range(len(table)))
         dimensions = math.prod(self.sizes[i] - 1 for i in table)
-        # the noise's expected square; each guess is of smaller tables, or of the tree
-        noise = max(dimensions - 2, 0) / self.precisions[table]
-        dropped = min(1.0, noise / max(float((away**2).sum()), 1e-300))
-        return np.asarray(estimate - dropped * away)
+        if not dimensions:
+            return guess
+        share, variance = dimensions / away.size, 1 / self.precisions[table]
+        square = away**2
+        news = max(0.0, float(square.sum()) - max(dimensions - 2, 0) * variance)
+        expected = guess * (news / share / max(float(guess.sum()), 1e-300))
+        noise = variance * share
+        kept = np.maximum(expected / (expected + noise), 1 - SURE**2 * noise / (square + 1e-300))
+        return np.asarray(guess + kept * away)
 
     def _guess(self, table: Columns) -> Floats:
         """Return what a table that was read would be completed to without its own reading."""

@@ -22,12 +22,12 @@ POOL = (4, 16, 20_000, 400_000)
 of more than 400,000 only where 4 times are more."""
 
 SWEEPS = 10
-"""How often the pool's weights are fitted to each table that was read."""
+"""How often the pool's weights are fitted to each table that was read or is wanted."""
 
-SWAPS = 30
+SWAPS = 300
 """How often rows are exchanged for others of the pool, to bring counts nearer to read tables."""
 
-SWAPPED = 0.03
+SWAPPED = 0.008
 """The share of rows that the first exchange moves; later ones move less."""
 
 DRAWS = 20
@@ -157,7 +157,7 @@ def sampled_codes(
 ) -> Integers:
     """Return synthetic rows as cells, whose counts are near to all tables that were read.
 
-    And to the answers of those that are wanted beside, where rows are exchanged.
+    And to the answers of those that are wanted beside.
 
     A pool of rows of the tree is weighted so that its weighted counts are those tables (iterative
     proportional fitting over rows), rows are chosen by weight, and some of them exchanged for
@@ -172,16 +172,16 @@ def sampled_codes(
     least, most, few, many = POOL
     size = max(least * count, min(most * count, many), few)
     pool = possible_codes(model, size, draw)
-    places = [cell_index(pool, table, model.sizes) for table in tables]
-    goals = [model.target(table).reshape(-1) / model.total for table in tables]
+    # what was read comes last in each sweep: weights agree with it
+    fitted = [*beside, *tables]
+    places = [cell_index(pool, table, model.sizes) for table in fitted]
+    goals = [model.answer(table).reshape(-1) / model.total for table in fitted]
     weights = fitted_weights(places, goals, size)
     # neighbours in this order are alike, so that a systematic sample spreads over all cells
     order = np.lexsort(pool.T[::-1])
     ends = np.cumsum(weights[order])
     marks = (np.arange(count) + draw.random()) * (ends[-1] / count)
     chosen = order[np.minimum(np.searchsorted(ends, marks, side="right"), size - 1)]
-    places += [cell_index(pool, table, model.sizes) for table in beside]
-    goals += [model.answer(table).reshape(-1) / model.total for table in beside]
     chosen = exchanged(chosen, order, ends, places, [goal * count for goal in goals], draw)
     found: Integers = pool[draw.permutation(chosen)]
     return found
@@ -231,24 +231,28 @@ def exchanged(
         As of `fitted_weights`, in numbers of rows.
     """
     chosen, count = chosen.copy(), len(chosen)
+    held = zip(places, goals, strict=True)
+    lacking = [goal - np.bincount(place[chosen], minlength=len(goal)) for place, goal in held]
     for k in range(SWAPS):
-        size = int(SWAPPED * count * (1 - k / SWAPS))
-        if size < 1:
-            break
+        size = max(1, int(SWAPPED * count * (1 - k / SWAPS)))
         tried = min(TRIED * size, count)
         out = draw.choice(count, tried, replace=False)
         marks = draw.random(tried) * ends[-1]
         into = order[np.minimum(np.searchsorted(ends, marks, side="right"), len(order) - 1)]
         leaving, coming = np.zeros(tried), np.zeros(tried)
-        for place, goal in zip(places, goals, strict=True):
-            lacking = np.clip(goal - np.bincount(place[chosen], minlength=len(goal)), -1.0, 1.0)
-            leaving += lacking[place[chosen[out]]]
-            coming += lacking[place[into]]
+        for place, own in zip(places, lacking, strict=True):
+            signs = np.clip(own, -1.0, 1.0)
+            leaving += signs[place[chosen[out]]]
+            coming += signs[place[into]]
         # those of cells that have too many rows, for those of cells that have too few
-        worst = out[np.argsort(leaving, kind="stable")[:size]]
+        worst = np.argsort(leaving, kind="stable")[:size]
         best = np.argsort(-coming, kind="stable")[:size]
-        gain = coming[best] > np.sort(leaving, kind="stable")[:size]
-        chosen[worst[gain]] = into[best[gain]]
+        gain = coming[best] > leaving[worst]
+        gone, come = out[worst[gain]], into[best[gain]]
+        for place, own in zip(places, lacking, strict=True):
+            np.add.at(own, place[chosen[gone]], 1.0)
+            np.subtract.at(own, place[come], 1.0)
+        chosen[gone] = come
     return chosen
 
 

@@ -85,8 +85,9 @@ TREE_SHARES = (1 / 3, 1 / 6)
 """The same for a tree, whose columns and pairs are as important (McKenna, Miklau and Sheldon
 2021)."""
 
-PENALTY = 0.5
-"""What a candidate's error must be above, over what noise alone would add up to."""
+PENALTY = 0.35, -0.25, 0.5
+"""What a candidate's error must be above, over what noise alone would add up to: at epsilon 1; the
+power of epsilon that it follows; the most. Where noise is small, large tables pay sooner."""
 
 ROUNDS = 2.0
 """Rounds for each column, at epsilon 1."""
@@ -566,6 +567,7 @@ class Synthesizer(Learner[Synthetic]):
         weight = query_sensitivity(single, table) / math.sqrt(one_way if rounds else 1.0)
         first = single.release(Gaussian(sigma=Free(self.free, weight=weight)), name="columns")
         noise = parameter(first, "sigma")
+        penalty = self._penalty(budget) * math.sqrt(2 / math.pi)
         state: Released[State] = post(
             initial_state,
             first,
@@ -578,7 +580,7 @@ class Synthesizer(Learner[Synthetic]):
             given=list(known),
         )
         if rounds:
-            state = self._repeated(marginals, table, state, noise, found, rounds, weight)
+            state = self._repeated(marginals, table, state, noise, found, rounds, weight, penalty)
         return post(finished, state, *cells, tables=tables, axes=documents, method=self.method)
 
     def _known(self, axes: list[dict[str, Any]]) -> dict[str, Released[Any]]:
@@ -647,11 +649,11 @@ class Synthesizer(Learner[Synthetic]):
         found: Layout,
         rounds: int,
         weight: float,
+        penalty: float,
     ) -> Released[State]:
         """Return the state after all rounds, each of which has the same share of mu^2."""
         one_way, choice = TREE_SHARES if self.method == "mst" else (ONE_WAY, CHOICE)
         share = (1 - one_way) / rounds
-        penalty = PENALTY * math.sqrt(2 / math.pi) if self.method == "aim" else 0.0
         tables, change, free = document_of(found), change_at(table), self.free
         errors = TableErrors()
         # where rounds are many, noise is small, and tables of the workload are read themselves
@@ -704,8 +706,18 @@ class Synthesizer(Learner[Synthetic]):
             return columns - 1
         if self.rounds is not None:
             return self.rounds
-        grown = 1.0 if budget is None else min(max(budget.epsilon, 0.01), 100.0) ** GROWTH
-        return max(1, round(ROUNDS * columns * grown))
+        return max(1, round(ROUNDS * columns * math.pow(_epsilon(budget), GROWTH)))
+
+    def _penalty(self, budget: LearnerBudget | None) -> float:
+        if self.method != "aim":
+            return 0.0
+        at_one, power, most = PENALTY
+        return min(at_one * math.pow(_epsilon(budget), power), most)
+
+
+def _epsilon(budget: LearnerBudget | None) -> float:
+    """Return the epsilon that rounds and penalties follow: 1 where it is not known."""
+    return 1.0 if budget is None else min(max(budget.epsilon, 0.01), 100.0)
 
 
 def _bridges(wanted: Mapping[Columns, float], sizes: Sequence[int]) -> dict[Columns, float]:

@@ -732,8 +732,8 @@ def _all_of(workload: str, sizes: Sequence[int], cells: int) -> dict[Columns, fl
     }
     if not found:
         raise DeclarationError(
-            f"no table of {workload!r} has at most {cells:,} cells; the columns have {list(sizes)} "
-            "cells: fewer bins (edges=), or a larger cells= would fit"
+            f"no table of {workload!r} has at most {cells:,} cells; the smallest has "
+            f"{math.prod(sorted(sizes)[:k]):,}: fewer bins (edges=), or a larger cells= would fit"
         )
     return found
 
@@ -751,7 +751,9 @@ def _named(workload: Any, names: Sequence[str]) -> dict[Columns, float]:
         wrong = [name for name in own if name not in names]
         if wrong or not own or len(set(own)) < len(own):
             raise DeclarationError(
-                f"a table of the workload needs different columns out of {list(names)}, got {own!r}"
+                f"a table of the workload needs different columns out of {list(names)}, got "
+                f"{own!r}; columns of a table that are not listed declare neither bounds nor "
+                "categories: declare them, or name those of str in private_keys={name: 20}"
             )
         if not positive(weight):
             raise DeclarationError(f"the weight of {own!r} must be positive, got {weight!r}")
