@@ -200,6 +200,8 @@ class DiscreteGaussian(PrivacyLoss):
     0.5
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "discrete Gaussian: Canonne, Kamath & Steinke 2020, Thm 4"
 
     grouped_is_tight: ClassVar[bool] = True
@@ -351,6 +353,8 @@ class DiscreteLaplace(PrivacyLoss):
     >>> round(loss.pure(), 12), round(loss.rho(), 12)
     (1.5, 0.75457989003)
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = (
         "discrete Laplace: Ghosh, Roughgarden & Sundararajan 2009; Dong, Roth & Su 2022, Thm 2.14"

@@ -311,6 +311,8 @@ class Laplace(PrivacyLoss):
     0.367879441171
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = (
         "Laplace: Dwork, McSherry, Nissim & Smith 2006, Prop. 1; Mironov 2017, Prop. 6; "
         "Harrison & Manurangsi 2026"

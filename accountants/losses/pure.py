@@ -97,6 +97,8 @@ class Pure(_Response):
     1.0
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "pure DP: Kairouz, Oh & Viswanath 2015 (randomized response dominates)"
 
     epsilon: float = field(converter=_pure_epsilon)
@@ -240,6 +242,8 @@ class Approximate(_Response):
     >>> Approximate(epsilon=1.0, delta=1e-6).delta_floor()
     1e-06
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = "(epsilon, delta)-DP: Kairouz, Oh & Viswanath 2015, Thm 2.1"
 

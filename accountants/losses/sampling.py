@@ -737,6 +737,8 @@ class Sampled(_Subsampled):
         The probability q, in [0, 1], with which each unit enters, independently.
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = (
         "Poisson sampling: Balle, Barthe & Gaboardi 2018, Thm 8; "
         "Mironov, Talwar & Zhang 2019, Thm 5"
@@ -1098,6 +1100,8 @@ class ReplacedSample(Mixed):
     >>> round(ReplacedSample(Composite({Pure(epsilon=1.0): 1}), rate=0.01).pure(), 6)
     0.023378
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = (
         "Poisson sampling, replace-one: Balle, Barthe & Gaboardi 2018, Thm 2; "

@@ -101,6 +101,8 @@ class BoundedRange(PrivacyLoss):
     0.623893
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = (
         "bounded range: Durfee & Rogers 2019; Dong, Durfee & Rogers 2020; Cesar & Rogers 2021"
     )
