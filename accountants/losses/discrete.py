@@ -604,7 +604,10 @@ class RandomizedResponse(PrivacyLoss):
             exact -= other * math.expm1(min(epsilon, 0.0))
         else:
             exact = -math.expm1(epsilon)
-        return Bounds(max(0.0, down(exact, 32)), min(1.0, up(exact, 32)) if exact else 0.0)
+        # of the difference, and of a rational eps, which its float is above
+        wrong = 4 * UNIT * (self.epsilon + abs(epsilon)) if exact else 0.0
+        upper = min(1.0, up(exact, 32) + wrong) if exact else 0.0
+        return Bounds(max(0.0, down(exact, 32) - wrong), upper)
 
     def renyi(self, orders: Array) -> Array | None:
         """Return that of the three losses; of two, the closed form."""

@@ -311,6 +311,8 @@ class Laplace(PrivacyLoss):
     0.367879441171
     """
 
+    grouped_is_tight: ClassVar[bool] = True
+
     joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = (
@@ -358,7 +360,9 @@ class Laplace(PrivacyLoss):
         if epsilon < 0:
             return mirrored(self.profile, epsilon)
         exact = -math.expm1(min(0.0, (epsilon - self.epsilon) / 2))
-        return Bounds(max(0.0, down(exact, 8)), min(1.0, up(exact, 8)))
+        # of the difference, and of a rational eps0, which its float is above
+        wrong = UNIT * (abs(epsilon) + 2 * self.epsilon)
+        return Bounds(max(0.0, down(exact, 8) - wrong), min(1.0, up(exact, 8) + wrong))
 
     def epsilon_at(self, delta: float) -> Bounds:
         """Return ``eps0 + 2 log(1 - delta)``, where the profile is delta."""

@@ -111,7 +111,9 @@ class Pure(_Response):
             return Bounds(0.0, 0.0)
         # (e^eps0 - e^eps) / (1 + e^eps0), without overflow or cancellation
         exact = -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
-        return Bounds(max(0.0, down(exact, 8)), min(1.0, up(exact, 8)))
+        # of the difference, and of a rational eps0, which its float is above
+        wrong = 3 * UNIT * self.epsilon
+        return Bounds(max(0.0, down(exact, 8) - wrong), min(1.0, up(exact, 8) + wrong))
 
     def grouped(self, size: int) -> Pure:
         """Return ``Pure(size * epsilon)`` (Dwork and Roth 2014, Thm 2.2)."""
