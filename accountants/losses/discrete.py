@@ -23,6 +23,7 @@ from accountants.numerics import (
     Array,
     Bounds,
     Complex,
+    RoundedUp,
     ceiling,
     cost,
     down,
@@ -604,8 +605,9 @@ class RandomizedResponse(PrivacyLoss):
             exact -= other * math.expm1(min(epsilon, 0.0))
         else:
             exact = -math.expm1(epsilon)
-        # of the difference, and of a rational eps, which its float is above
-        wrong = 4 * UNIT * (self.epsilon + abs(epsilon)) if exact else 0.0
+        # a rational eps, which its float is above
+        rational = exact and isinstance(self.epsilon, RoundedUp)
+        wrong = 4 * UNIT * (self.epsilon + abs(epsilon)) if rational else 0.0
         upper = min(1.0, up(exact, 32) + wrong) if exact else 0.0
         return Bounds(max(0.0, down(exact, 32) - wrong), upper)
 

@@ -40,6 +40,7 @@ from accountants.numerics import (
     Array,
     Bounds,
     Complex,
+    RoundedUp,
     cost,
     down,
     expm1,
@@ -360,8 +361,9 @@ class Laplace(PrivacyLoss):
         if epsilon < 0:
             return mirrored(self.profile, epsilon)
         exact = -math.expm1(min(0.0, (epsilon - self.epsilon) / 2))
-        # of the difference, and of a rational eps0, which its float is above
-        wrong = UNIT * (abs(epsilon) + 2 * self.epsilon)
+        # a rational eps0, which its float is above
+        rational = isinstance(self.epsilon, RoundedUp)
+        wrong = UNIT * (abs(epsilon) + 2 * self.epsilon) if rational else 0.0
         return Bounds(max(0.0, down(exact, 8) - wrong), min(1.0, up(exact, 8) + wrong))
 
     def epsilon_at(self, delta: float) -> Bounds:

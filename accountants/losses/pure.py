@@ -20,6 +20,7 @@ from accountants.numerics import (
     Array,
     Bounds,
     Complex,
+    RoundedUp,
     ceiling,
     cost,
     down,
@@ -111,8 +112,8 @@ class Pure(_Response):
             return Bounds(0.0, 0.0)
         # (e^eps0 - e^eps) / (1 + e^eps0), without overflow or cancellation
         exact = -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
-        # of the difference, and of a rational eps0, which its float is above
-        wrong = 3 * UNIT * self.epsilon
+        # a rational eps0, which its float is above
+        wrong = 3 * UNIT * self.epsilon if isinstance(self.epsilon, RoundedUp) else 0.0
         return Bounds(max(0.0, down(exact, 8) - wrong), min(1.0, up(exact, 8) + wrong))
 
     def grouped(self, size: int) -> Pure:

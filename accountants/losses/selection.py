@@ -24,6 +24,7 @@ from accountants.numerics import (
     Array,
     Bounds,
     Complex,
+    RoundedUp,
     cost,
     down,
     expm1,
@@ -147,10 +148,10 @@ class BoundedRange(PrivacyLoss):
             # the largest over all t of the two-point pairs' profiles
             root, rest = -math.expm1((epsilon - eps) / 2), -math.expm1(-eps)
             exact = root**2 / rest
-            # the root's error: of the difference, and of a rational eps, which its float is above
-            moved = UNIT * (eps + abs(epsilon))
-            wrong = moved * (2 * root + moved) / rest * (1 + 1e-9)
-            return Bounds(max(0.0, down(exact, 32) - wrong), min(1.0, up(exact, 32) + wrong))
+            if isinstance(eps, RoundedUp):  # a rational eps, which its float is above
+                moved = UNIT * (eps + abs(epsilon))
+                wrong = moved * (2 * root + moved) / rest * (1 + 1e-9)
+                return Bounds(max(0.0, down(exact, 32) - wrong), min(1.0, up(exact, 32) + wrong))
         return Bounds(max(0.0, down(exact, 16)), min(1.0, up(exact, 16)))
 
     def grouped(self, size: int) -> BoundedRange:
