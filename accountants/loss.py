@@ -78,6 +78,13 @@ class PrivacyLoss:
     grouped_is_tight: ClassVar[bool] = False
     """Whether some mechanism with this loss attains `grouped`, at the distance of a group."""
 
+    joins_apart: ClassVar[bool] = False
+    """Whether `joined` holds, too, of units each of which meets a mechanism of its own.
+
+    That is: ``joined(a + b)`` dominates ``joined(a)`` composed with ``joined(b)``, and rises as the
+    loss does, which a theorem must say; `accountants.world` charges more where none does.
+    """
+
     attains_group: ClassVar[bool] = False
     """Whether it is the loss of a group, and `attained_pair` below what some mechanism attains."""
 

@@ -24,7 +24,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from accountants import losses
 from accountants.accountant import Accountant, Cost, Floor, PruningBound, bounds_of
@@ -90,6 +90,8 @@ class Worlds:
         At least one world, each beside the common part.
     exact
         False where an envelope stands for several worlds.
+    apart
+        Whether two units can meet different mechanisms, if of the same loss.
 
     Examples
     --------
@@ -105,6 +107,7 @@ class Worlds:
     common: Multiset = field(factory=dict)
     alternatives: tuple[World, ...] = (World({}),)
     exact: bool = True
+    apart: bool = False
 
     def __iter__(self) -> Iterator[World]:
         """Yield each world, its common part included."""
@@ -150,6 +153,9 @@ def _worlds(term: Term, cap: int) -> Worlds:
             return _allocated(_worlds(part, cap), steps, times)
         case Selected(part=part, shape=shape, stopping=stopping):
             inner = _one(_worlds(part, cap))
+            if inner.apart:  # within a run: what it releases joins there, or is refused in a group
+                within = chain(inner.common, inner.alternatives[0].spends)
+                inner = evolve(inner, apart=not all(map(_joins_apart, within)))
             return _each(inner, lambda body: losses.PrivateSelection(body, shape, stopping))
         case Grouped(part=part, size=size):
             return _group(_worlds(part, cap), size)
@@ -170,6 +176,7 @@ def _sequential(parts: tuple[Term, ...], cap: int) -> Worlds:
     inners = [_worlds(part, cap) for part in parts if not isinstance(part, Spend)]
     product: tuple[World, ...] = (World({}),)
     exact = all(inner.exact for inner in inners)
+    apart = any(inner.apart for inner in inners)
     wide = sum(len(inner.alternatives) > 1 for inner in inners)
     # of many partitions most are enveloped anyway, and a few more make little difference
     # past this many an envelope replaces a part's alternatives: sound (it is above each of them),
@@ -191,7 +198,7 @@ def _sequential(parts: tuple[Term, ...], cap: int) -> Worlds:
         else:
             # one choice for each part, independently: a world is a tuple of them
             product = _prune(_join(a, b) for a in product for b in inner.alternatives)
-    return Worlds(common, product, exact)
+    return Worlds(common, product, exact, apart)
 
 
 def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Worlds:
@@ -202,9 +209,10 @@ def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Wor
     # a unit lies in one choice, so worlds are the union of the choices' worlds
     pruned = _prune(every)
     exact = all(choice.exact for choice in choices)
+    apart = len(choices) > 1 or any(choice.apart for choice in choices)
     if len(pruned) == 1:
-        return Worlds(pruned[0].spends, (World({}, pruned[0].labels),), exact)
-    return Worlds({}, pruned, exact)
+        return Worlds(pruned[0].spends, (World({}, pruned[0].labels),), exact, apart)
+    return Worlds({}, pruned, exact, apart)
 
 
 def _repeated(inner: Worlds, times: int) -> Worlds:
@@ -216,9 +224,10 @@ def _repeated(inner: Worlds, times: int) -> Worlds:
     if len(inner.alternatives) == 1:
         (only,) = inner.alternatives
         spends = {loss: count * times for loss, count in only.spends.items()}
-        return Worlds(common, (World(spends, only.labels),), inner.exact)
+        return Worlds(common, (World(spends, only.labels),), inner.exact, inner.apart)
     # the unit may lie elsewhere in each round, so every mixture of worlds is possible
-    return Worlds(_add(common, {_envelope(inner.alternatives): times}), (World({}),), False)
+    every = _add(common, {_envelope(inner.alternatives): times})
+    return Worlds(every, (World({}),), False, inner.apart)
 
 
 def _each(inner: Worlds, change: Callable[[Composite], PrivacyLoss], times: int = 1) -> Worlds:
@@ -228,7 +237,7 @@ def _each(inner: Worlds, change: Callable[[Composite], PrivacyLoss], times: int 
         return {change(Composite(spends)): times} if spends else {}
 
     pruned = _prune(World(changed(world.spends), world.labels) for world in inner)
-    return Worlds({}, pruned, inner.exact)
+    return Worlds({}, pruned, inner.exact, inner.apart)
 
 
 def _touches_alike(term: Term, part: Term) -> None:
@@ -258,7 +267,8 @@ def _allocated(inner: Worlds, steps: int, times: int) -> Worlds:
     inner = _one(inner)
     allocated = _each(inner, lambda body: losses.Allocated(body, steps // times), times)
     # several of the steps are bounded by blocks, which need not be attained
-    return Worlds(allocated.common, allocated.alternatives, inner.exact and times in (1, steps))
+    attained = inner.exact and times in (1, steps)
+    return Worlds(allocated.common, allocated.alternatives, attained, inner.apart)
 
 
 def _one(inner: Worlds) -> Worlds:
@@ -273,6 +283,21 @@ def _group(inner: Worlds, size: int) -> Worlds:
     than one, the group is charged for all of them at once, each at its full size: sound,
     since it cannot touch more, and looser. Looser too where a loss's group is not attained: of
     pure epsilon, say, whose randomized response has no third point between two at 2 epsilon.
+
+    Of choices that cost no more than another nothing is left (`_prune`), though two units may lie
+    in the one and in the other. Say that a of the units meet A, which has the loss L, and the other
+    b meet B, of which L is a bound. If the theorem of ``L.joined`` holds for every mechanism that
+    has the loss L for each one unit, then ``L.joined(a + b)`` bounds A and B together. Proof: the
+    mechanism that runs A on the units of one part and B on those of another part has the loss L
+    for each one unit, which is in one part; and the a + b units are a group of it. So it is for
+    bounds that follow from a curve, a profile, a mu, a rho, a range or an epsilon alone; for
+    Gaussian noise on samples, where two parts are two blocks of the released vector; and for noise
+    of a log-concave density or mass that a distance shifts, on reals or integers: with F its
+    distribution function, the trade-off at distance a is ``f_a(x) = F(F^-1(1 - x) - a)``, on
+    integers at the corners of a polygon, so ``f_{a+b} = f_b o (1 - f_a)``, which no mechanism with
+    these losses goes below (Dong, Roth and Su 2022, Thm 6). Whose theorem is of a mechanism's own
+    form has ``joins_apart`` False: the units meet up to ``size`` mechanisms, so its group is paid
+    so many times.
     """
     if size == 1:
         return inner
@@ -282,24 +307,55 @@ def _group(inner: Worlds, size: int) -> Worlds:
         tight = inner.exact and all(
             loss.grouped_is_tight or loss.joined(size).attains_group for loss in spends
         )
-        return Worlds(_grouped(spends, size), (World({}, only.labels),), tight)
+        grouped = _grouped(spends, size, inner.apart)
+        return Worlds(grouped, (World({}, only.labels),), tight, inner.apart)
     every = dict(inner.common)
     # a sequence of all losses is no smaller than any choice of them: sound, and looser.
     # the members may lie in all alternatives: their losses in sequence cover every case
     for world in inner.alternatives:
         every = _add(every, world.spends)
-    return Worlds(_grouped(every, size), (World({}),), False)
+    return Worlds(_grouped(every, size, inner.apart), (World({}),), False, inner.apart)
 
 
-def _grouped(spends: Multiset, size: int) -> dict[PrivacyLoss, int]:
-    return totals((loss.joined(size), times) for loss, times in spends.items())
+def _grouped(spends: Multiset, size: int, apart: bool) -> dict[PrivacyLoss, int]:
+    """Return the losses of a group, whose units may meet mechanisms of their own."""
+    found = []
+    for loss, times in spends.items():
+        often = 1
+        if apart and not _joins_apart(loss):
+            base = getattr(loss, "base", None)
+            if base is not None and not _joins_apart(base):
+                raise InapplicableError(
+                    f"{type(loss).__name__} of {type(base).__name__} has no bound for a group "
+                    "whose units may lie in several choices of a Parallel; declare the loss of the "
+                    "group instead"
+                )
+            often = size
+        found.append((loss.joined(size), times * often))
+    return totals(found)
+
+
+def _joins_apart(loss: PrivacyLoss) -> bool:
+    """Whether the loss of a group holds where its units meet mechanisms of their own."""
+    from accountants.data_dependent import DataDependent  # here: most terms do without
+
+    match loss:
+        case Composite(spends=spends):
+            return all(_joins_apart(part) for part, _ in spends)
+        case Envelope(losses=parts):
+            # one unit may meet any of them: each functional of a group's is no less than the sum
+            return all(_joins_apart(part) for part in parts)
+        case DataDependent(worst=worst):
+            return _joins_apart(worst)
+    return loss.joins_apart
 
 
 def merged(every: Worlds, most: int) -> Worlds:
     """Return the worlds, or past ``most`` of them one that their envelope stands for."""
     if len(every.alternatives) <= most:
         return every
-    return Worlds(_add(every.common, {_envelope(every.alternatives): 1}), (World({}),), False)
+    alone = _add(every.common, {_envelope(every.alternatives): 1})
+    return Worlds(alone, (World({}),), False, every.apart)
 
 
 def _envelope(alternatives: Iterable[World]) -> Envelope:

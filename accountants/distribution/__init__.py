@@ -834,6 +834,9 @@ def _attempt(compute: Callable[[], Answer | None]) -> Answer | None:
 
 def _single(pair: Pair, delta: float, tight: bool) -> Bounds:
     """Return the root of the pair's own profile."""
+    sample = _forward(pair)
+    if isinstance(sample, SampledPair) and delta >= sample.rate:
+        return Bounds(0.0, 0.0)  # delta(0) is the rate times a total variation distance
     top = max(0.0, pair.top())
     right = top if top < math.inf else 1.0
     # the profile falls in eps: double until it is below delta
@@ -845,6 +848,11 @@ def _single(pair: Pair, delta: float, tight: bool) -> Bounds:
     if _wide(lower, upper):  # bounds far apart cross delta far apart, each at a root of its own
         lower = enclosure(lambda x: (pair.profile(x)[0],) * 2, delta, 0.0, right)[0]
         upper = enclosure(lambda x: (pair.profile(x)[1],) * 2, delta, 0.0, right)[1]
+    if isinstance(sample, SampledPair) and _wide(lower, upper):
+        near = sample.epsilon_next_to(delta)
+        if near is not None:  # the addition of a unit costs no more than its removal
+            lower = max(lower, near.lower) if sample is pair else lower
+            upper = min(upper, near.upper)
     return bracket(lower if tight else 0.0, upper)
 
 

@@ -227,7 +227,7 @@ def worlds(term: Node) -> list[World]:
                 _one(worlds(term["part"])), lambda b: Node("PrivateSelection", (("base", b), *law))
             )
         case "Grouped":
-            return _groups(worlds(term["part"]), term["size"])
+            return _groups(worlds(term["part"]), term["size"], _in_parts(term["part"]))
     raise NotCovered(f"no term of kind {term.kind} is known here")
 
 
@@ -247,9 +247,32 @@ def _bodies(every: list[World], make: Any) -> list[World]:
     return _distinct(((make(_composite(world)), 1),) if world else () for world in every)
 
 
-def _groups(every: list[World], size: int) -> list[World]:
+def _in_parts(term: Any) -> bool:
+    """Whether two units may meet different mechanisms in a term."""
+    if not isinstance(term, Node):
+        return isinstance(term, tuple) and any(map(_in_parts, term))
+    if term.kind == "Parallel" and len(term["choices"]) > 1:
+        return True
+    return any(_in_parts(value) for _, value in term.fields)
+
+
+_ALONE = {
+    "GaussianSparseVector",
+    "ObjectivePerturbation",
+    "PoissonSelection",
+    "PrivateSelection",
+}
+"""Whose groups are known where all of their units meet one and the same mechanism."""
+
+
+def _groups(every: list[World], size: int, apart: bool) -> list[World]:
     if size == 1:
         return every
+    if apart:
+        for world in every:
+            for loss, _ in world:
+                if loss.kind in _ALONE:
+                    raise NotCovered(f"a group of {loss.kind} in several choices of a Parallel")
     # the members of a group may lie in several worlds, so that all of them are paid: no mechanism
     # costs as much, unless there is one world
     kind, together = "Group", every[0]

@@ -23,6 +23,7 @@ from accountants.numerics import (
     Array,
     Bounds,
     Complex,
+    RoundedUp,
     ceiling,
     cost,
     down,
@@ -200,6 +201,8 @@ class DiscreteGaussian(PrivacyLoss):
     0.5
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "discrete Gaussian: Canonne, Kamath & Steinke 2020, Thm 4"
 
     grouped_is_tight: ClassVar[bool] = True
@@ -351,6 +354,8 @@ class DiscreteLaplace(PrivacyLoss):
     >>> round(loss.pure(), 12), round(loss.rho(), 12)
     (1.5, 0.75457989003)
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = (
         "discrete Laplace: Ghosh, Roughgarden & Sundararajan 2009; Dong, Roth & Su 2022, Thm 2.14"
@@ -600,7 +605,11 @@ class RandomizedResponse(PrivacyLoss):
             exact -= other * math.expm1(min(epsilon, 0.0))
         else:
             exact = -math.expm1(epsilon)
-        return Bounds(max(0.0, down(exact, 32)), min(1.0, up(exact, 32)) if exact else 0.0)
+        # a rational eps, which its float is above
+        rational = exact and isinstance(self.epsilon, RoundedUp)
+        wrong = 4 * UNIT * (self.epsilon + abs(epsilon)) if rational else 0.0
+        upper = min(1.0, up(exact, 32) + wrong) if exact else 0.0
+        return Bounds(max(0.0, down(exact, 32) - wrong), upper)
 
     def renyi(self, orders: Array) -> Array | None:
         """Return that of the three losses; of two, the closed form."""

@@ -78,6 +78,8 @@ class Gaussian(_OfMu):
     0.5
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "Gaussian: Balle & Wang 2018, Thm 8; Bun & Steinke 2016, Prop. 1.6"
 
     is_gaussian_pair: ClassVar[bool] = True
@@ -207,6 +209,8 @@ class GaussianBound(_OfMu):
     >>> GaussianBound(mu=1.0).profile(1.0).lower
     0.0
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = "Gaussian DP alone: Dong, Roth & Su 2022, Def. 4 and Cor. 1"
 

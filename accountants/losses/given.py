@@ -310,6 +310,8 @@ class PrivacyProfile(_Guarantees):
     (1e-06, 1.0, 0.01)
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "given (epsilon, delta)s: Zhu, Dong & Wang 2022 (convex profiles)"
 
     points: Points = field(converter=_points)
@@ -388,6 +390,8 @@ class TradeOff(_Guarantees):
     >>> round(loss.delta_floor(), 6)
     0.009009
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = "trade-off function at given points: Dong, Roth & Su 2022, Prop. 6"
 
@@ -519,6 +523,8 @@ class RenyiCurve(_CurveAlone):
     array([0.1 , 0.175,  inf])
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = (
         "Renyi DP at given orders: van Erven & Harremoes 2014; "
         "Canonne, Kamath & Steinke 2020, Prop. 12"
@@ -627,6 +633,8 @@ class ZeroConcentrated(_CurveAlone):
     0.5
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = (
         "zCDP alone: Bun & Steinke 2016, Def. 1.1; Canonne, Kamath & Steinke 2020, Prop. 12"
     )
@@ -704,6 +712,8 @@ class StretchedShift(_CurveAlone):
     >>> round(loss.rho(), 6), loss.renyi(np.array([2.0, 40.0])).round(4)
     (0.02, array([0.0396, 0.3   ]))
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = (
         "a zCDP and a pure step: Bun & Steinke 2016, Lemma 5.2; Canonne, Kamath & Steinke 2020, "

@@ -40,6 +40,7 @@ from accountants.numerics import (
     Array,
     Bounds,
     Complex,
+    RoundedUp,
     cost,
     down,
     expm1,
@@ -311,6 +312,10 @@ class Laplace(PrivacyLoss):
     0.367879441171
     """
 
+    grouped_is_tight: ClassVar[bool] = True
+
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = (
         "Laplace: Dwork, McSherry, Nissim & Smith 2006, Prop. 1; Mironov 2017, Prop. 6; "
         "Harrison & Manurangsi 2026"
@@ -356,7 +361,10 @@ class Laplace(PrivacyLoss):
         if epsilon < 0:
             return mirrored(self.profile, epsilon)
         exact = -math.expm1(min(0.0, (epsilon - self.epsilon) / 2))
-        return Bounds(max(0.0, down(exact, 8)), min(1.0, up(exact, 8)))
+        # a rational eps0, which its float is above
+        rational = isinstance(self.epsilon, RoundedUp)
+        wrong = UNIT * (abs(epsilon) + 2 * self.epsilon) if rational else 0.0
+        return Bounds(max(0.0, down(exact, 8) - wrong), min(1.0, up(exact, 8) + wrong))
 
     def epsilon_at(self, delta: float) -> Bounds:
         """Return ``eps0 + 2 log(1 - delta)``, where the profile is delta."""

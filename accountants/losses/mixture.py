@@ -100,6 +100,8 @@ class GaussianMixture(PrivacyLoss):
     [2.18747, 2.18748]
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "mixture of Gaussians, proven for vectors (after Ganesh 2024)"
 
     shifts: tuple[float, ...] = field(converter=_shifts)

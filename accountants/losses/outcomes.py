@@ -90,6 +90,8 @@ class FiniteOutcomes(PrivacyLoss):
     (True, 1.34898)
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "probabilities of all outcomes: Zhu, Dong & Wang 2022, Thm 10"
 
     p: tuple[Fraction, ...] = field(converter=_fractions)

@@ -20,6 +20,7 @@ from accountants.numerics import (
     Array,
     Bounds,
     Complex,
+    RoundedUp,
     ceiling,
     cost,
     down,
@@ -97,6 +98,8 @@ class Pure(_Response):
     1.0
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "pure DP: Kairouz, Oh & Viswanath 2015 (randomized response dominates)"
 
     epsilon: float = field(converter=_pure_epsilon)
@@ -109,7 +112,9 @@ class Pure(_Response):
             return Bounds(0.0, 0.0)
         # (e^eps0 - e^eps) / (1 + e^eps0), without overflow or cancellation
         exact = -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
-        return Bounds(max(0.0, down(exact, 8)), min(1.0, up(exact, 8)))
+        # a rational eps0, which its float is above
+        wrong = 3 * UNIT * self.epsilon if isinstance(self.epsilon, RoundedUp) else 0.0
+        return Bounds(max(0.0, down(exact, 8) - wrong), min(1.0, up(exact, 8) + wrong))
 
     def grouped(self, size: int) -> Pure:
         """Return ``Pure(size * epsilon)`` (Dwork and Roth 2014, Thm 2.2)."""
@@ -240,6 +245,8 @@ class Approximate(_Response):
     >>> Approximate(epsilon=1.0, delta=1e-6).delta_floor()
     1e-06
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = "(epsilon, delta)-DP: Kairouz, Oh & Viswanath 2015, Thm 2.1"
 

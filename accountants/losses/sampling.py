@@ -43,6 +43,7 @@ from accountants.numerics import (
     Complex,
     ceiling,
     down,
+    enclosure,
     expm1,
     flooring,
     gauss_rule,
@@ -137,6 +138,44 @@ class SampledPair(Pair):
     def bottom(self) -> float:
         """Return ``log(1 - q + q e^bottom)``."""
         return down(_mixture(self.body.bottom(), self.rate), 16)
+
+    def epsilon_next_to(self, delta: float) -> Bounds | None:
+        """Return epsilon of one step at a delta as near to q as floats are; None of other bodies.
+
+        ``delta(eps) = q (1 - w(l))``, ``eps = log(1 + q (e^l - 1))``, where the body's profile at l
+        lacks w of 1: of Laplace noise of loss e it is ``e^{(l - e) / 2}``, of Gaussian noise
+        ``Phi(l / mu - mu / 2) + e^l Phi(-l / mu - mu / 2)``. The share ``1 - delta / q`` is an
+        exact rational, rounded once. For the addition of a unit delta is no larger.
+        """
+        share = 1 - Fraction(delta) / Fraction(self.rate)
+        if share <= 0:  # delta(0) is q times a total variation distance
+            return Bounds(0.0, 0.0)
+        least, most = flooring(share), ceiling(share)
+        if not least > 1e-200 or not isinstance(self.body, LaplacePair | GaussianPair):
+            return None
+        if isinstance(self.body, LaplacePair):
+            e = self.body.epsilon
+            slack = 8 * UNIT * (1 + e - 2 * math.log(least))
+            low = max(0.0, e + 2 * math.log(least) - slack)
+            high = max(0.0, min(e, e + 2 * math.log(most) + slack))
+        else:
+            mu = self.body.mu
+            # of the tails, and of what the rounding of their arguments, below 40 + mu, moves them
+            wrong, far = 1e-11 + 1e-12 * mu * mu, mu * mu / 2 + 40 * mu
+
+            def half(loss: Array) -> tuple[Array, Array]:
+                """Return bounds of the share over twice the lack, which falls; at most 1."""
+                lack = special.ndtr(loss / mu - mu / 2)
+                lack = lack + np.exp(loss + special.log_ndtr(-loss / mu - mu / 2))
+                ends = least / (lack * (1 + wrong) + 1e-300), most / (lack * (1 - wrong) + 1e-300)
+                return np.minimum(1.0, ends[0] / 2), np.minimum(1.0, ends[1] / 2)
+
+            low, high = enclosure(half, 0.5, 0.0, far)  # at the far end nothing is left
+        if not high <= LARGEST_LOSS:
+            return None
+        value, error = _amplified_losses(np.array([low, high]), self.rate)
+        lower, upper = float(value[0] - error[0]), float(value[1] + error[1])
+        return Bounds(max(0.0, down(lower)), max(0.0, up(upper)))
 
 
 @frozen
@@ -737,6 +776,8 @@ class Sampled(_Subsampled):
         The probability q, in [0, 1], with which each unit enters, independently.
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = (
         "Poisson sampling: Balle, Barthe & Gaboardi 2018, Thm 8; "
         "Mironov, Talwar & Zhang 2019, Thm 5"
@@ -1098,6 +1139,8 @@ class ReplacedSample(Mixed):
     >>> round(ReplacedSample(Composite({Pure(epsilon=1.0): 1}), rate=0.01).pure(), 6)
     0.023378
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = (
         "Poisson sampling, replace-one: Balle, Barthe & Gaboardi 2018, Thm 2; "

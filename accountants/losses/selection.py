@@ -24,6 +24,7 @@ from accountants.numerics import (
     Array,
     Bounds,
     Complex,
+    RoundedUp,
     cost,
     down,
     expm1,
@@ -101,6 +102,8 @@ class BoundedRange(PrivacyLoss):
     0.623893
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = (
         "bounded range: Durfee & Rogers 2019; Dong, Durfee & Rogers 2020; Cesar & Rogers 2021"
     )
@@ -143,7 +146,12 @@ class BoundedRange(PrivacyLoss):
             exact = -math.expm1(epsilon)
         else:
             # the largest over all t of the two-point pairs' profiles
-            exact = math.expm1((epsilon - eps) / 2) ** 2 / -math.expm1(-eps)
+            root, rest = -math.expm1((epsilon - eps) / 2), -math.expm1(-eps)
+            exact = root**2 / rest
+            if isinstance(eps, RoundedUp):  # a rational eps, which its float is above
+                moved = UNIT * (eps + abs(epsilon))
+                wrong = moved * (2 * root + moved) / rest * (1 + 1e-9)
+                return Bounds(max(0.0, down(exact, 32) - wrong), min(1.0, up(exact, 32) + wrong))
         return Bounds(max(0.0, down(exact, 16)), min(1.0, up(exact, 16)))
 
     def grouped(self, size: int) -> BoundedRange:

@@ -111,6 +111,8 @@ class SparseVector(PrivacyLoss):
     (1.0, (4.0, 8.0, inf))
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "sparse vector: Lyu, Su & Li 2017, Alg. 7, Thms 2 to 4"
 
     threshold: float = field(converter=_epsilon)

@@ -86,6 +86,8 @@ class TruncatedLaplace(PrivacyLoss):
     (5.2788, 1.0)
     """
 
+    joins_apart: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "truncated Laplace noise: Geng, Ding, Guo & Kumar 2020, Thm 1"
 
     grouped_is_tight: ClassVar[bool] = True
@@ -255,6 +257,8 @@ class TruncatedGaussian(PrivacyLoss):
     >>> round(loss.delta_floor() * 1e6, 4), round(loss.pure(), 3)
     (3.111, 2.375)
     """
+
+    joins_apart: ClassVar[bool] = True
 
     theorem: ClassVar[str] = "truncated Gaussian noise: derived; Brascamp & Lieb 1976, Thm 4.1"
 

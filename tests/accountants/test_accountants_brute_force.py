@@ -20,11 +20,13 @@ from accountants import (
     Basic,
     Bounds,
     Grouped,
+    InapplicableError,
     Laplace,
     Parallel,
     Pure,
     Repeated,
     Sampled,
+    Selected,
     Sequential,
     Spend,
     Term,
@@ -275,6 +277,42 @@ def test_a_group_may_be_spread_over_the_parts(one: list[Leaf], two: list[Leaf]) 
             bounds = measure(term, accountant, delta=delta).bounds
             assert bounds is not None
             truth.proves(bounds.upper, spread, delta)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_a_group_costs_no_less_than_its_units_apart(noise: str) -> None:
+    """Exact sums: two units together, of noise that a distance shifts, against one and one."""
+    reach, scale = 24, 1.3
+
+    def mass(x: int) -> mp.mpf:
+        size = mp.mpf(abs(x)) if noise == "laplace" else mp.mpf(x) ** 2
+        return mp.exp(-size / scale)
+
+    def shifted(by: int) -> list[tuple[mp.mpf, mp.mpf]]:
+        return [(mass(x - by), mass(x)) for x in range(-reach, reach + 1)]
+
+    def delta(pairs: list[tuple[mp.mpf, mp.mpf]], epsilon: float) -> mp.mpf:
+        return mp.fsum(max(p - mp.exp(epsilon) * q, mp.mpf(0)) for p, q in pairs)
+
+    total = mp.fsum(mass(x) for x in range(-2 * reach, 2 * reach + 1))
+    apart = [(p * r, q * s) for p, q in shifted(1) for r, s in shifted(2)]
+    for epsilon in (-1.0, 0.0, 0.3, 1.1, 2.0, 3.2):
+        together = delta(shifted(3), epsilon) / total
+        assert together >= delta(apart, epsilon) / total**2 - mp.mpf(10) ** -12
+
+
+def test_a_group_of_what_is_known_of_one_mechanism_alone_is_paid_by_each_unit() -> None:
+    """The theorem of a selection's group is of one selection, and units may meet two."""
+    best = Selected(Spend(Laplace(0.1)), shape=1.0, stopping=0.1)
+    [alone], [apart] = worlds(Grouped(best, 2)), worlds(Grouped(Parallel([best, best]), 2))
+    assert list(apart.spends) == list(alone.spends)
+    assert (sum(alone.spends.values()), sum(apart.spends.values())) == (1, 2)
+    # inside of a run, the group of what it releases covers both choices
+    within = Selected(Parallel([Spend(Laplace(0.1))] * 2), shape=1.0, stopping=0.1)
+    assert [world.spends for world in worlds(Grouped(within, 2))] == [alone.spends]
+    nested = Selected(Parallel([best, best]), shape=1.0, stopping=0.1)
+    with pytest.raises(InapplicableError, match="several choices of a Parallel"):
+        worlds(Grouped(nested, 2))
 
 
 @examples(6)

@@ -6,7 +6,9 @@ import importlib
 import itertools
 import math
 import time
+from fractions import Fraction
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -411,3 +413,35 @@ def test_losses_whose_square_underflows_are_not_free() -> None:
     """10^300 responses at 1e-162 are 1e-12-GDP (but for 1e-150, by Berry and Esseen)."""
     bounds = measure(Repeated(Spend(Pure(epsilon=1e-162)), 10**300), Advanced(), delta=1e-15).bounds
     assert bounds.upper >= 2.64e-12
+
+
+def test_a_group_of_laplace_noise_is_attained() -> None:
+    """A sum that each of four units moves by 1 is moved by 4: the bracket was [0, epsilon]."""
+    for epsilon, delta in ((0.1218, 5e-178), (0.0028, 0.0024), (0.7, 0.05)):
+        with mp.workdps(40):
+            true = max(4 * mp.mpf(epsilon) + 2 * mp.log1p(-mp.mpf(delta)), mp.mpf(0))
+            found = measure(Grouped(Spend(Laplace(epsilon)), 4), Distribution(), delta=delta).bounds
+            assert found.lower <= true <= found.upper <= true + 1e-12
+
+
+@pytest.mark.parametrize("numerator", [7, 99, 208])
+def test_the_lower_end_of_a_rational_epsilon_is_not_that_of_the_float_above_it(
+    numerator: int,
+) -> None:
+    """Exact profiles at rational epsilons: a unit of the float was more than the lower end had."""
+    for divisor in (3, 33, 500):
+        exact = Fraction(numerator, divisor)
+        with mp.workdps(50):
+            e = mp.mpf(numerator) / divisor
+            for share in (0.5, 0.99, 0.999999, 1 - 1e-12):
+                at = float(exact) * share
+                s, least = mp.exp(mp.mpf(at)), 1 / (mp.exp(e) + 2)
+                truths = {
+                    Laplace(exact): 1 - mp.exp((at - e) / 2),
+                    Pure(exact): (mp.exp(e) - s) / (1 + mp.exp(e)),
+                    families.RandomizedResponse(exact, 3): (mp.exp(e) - s) * least,
+                    families.BoundedRange(exact): (1 - mp.exp((at - e) / 2)) ** 2 / -mp.expm1(-e),
+                }
+                for loss, true in truths.items():
+                    found = measure(Spend(loss), Distribution(), epsilon=at).bounds
+                    assert found.lower <= true <= found.upper

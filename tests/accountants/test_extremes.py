@@ -20,6 +20,7 @@ from accountants import (
     Allocated,
     Bounds,
     Composite,
+    Distribution,
     Gaussian,
     GaussianDP,
     GaussianMixture,
@@ -203,3 +204,37 @@ def test_a_curve_far_beyond_all_losses_is_answered() -> None:
     assert np.all(low <= high)
     assert high[0] == 1
     assert low[1] == 0
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.01, 1e-6])
+@pytest.mark.parametrize("less", [2.0**-52, 1e-12, 1e-6])
+def test_one_sampled_step_at_a_delta_next_to_the_rate(rate: float, less: float) -> None:
+    """Roots of the closed forms to sixty digits: what delta lacks of the rate decides epsilon.
+
+    The bracket was [0, 58.7] where 57.9 is true, as no float of delta tells it from the rate.
+    """
+    delta = rate * (1 - less)
+    with mp.workdps(60):
+        q = mp.mpf(rate)
+        lack = 1 - mp.mpf(delta) / q
+
+        def missing(loss: mp.mpf, mu: float) -> mp.mpf:
+            away = mp.mpf(mu) / 2
+            return mp.ncdf(loss / mu - away) + mp.exp(loss) * mp.ncdf(-loss / mu - away)
+
+        for loss in (Gaussian(8.0), Gaussian(20.0), Laplace(60.0)):
+            if isinstance(loss, Laplace):
+                inside = loss.epsilon + 2 * mp.log(lack)
+            else:
+                low, high = mp.mpf(0), mp.mpf(500)
+                for _ in range(120):
+                    middle = (low + high) / 2
+                    below = missing(middle, loss.mu()) < lack
+                    low, high = (middle, high) if below else (low, middle)
+                inside = low
+            true = mp.log1p(q * mp.expm1(max(inside, mp.mpf(0))))
+            step = Sampled(Spend(loss), rate)
+            bounds = measure(step, Distribution(), delta=delta).bounds
+            assert bounds.lower <= true <= bounds.upper
+            assert bounds.upper - bounds.lower <= 1e-7 * (1e-3 + true)
+            assert measure(step, Distribution(), delta=rate).bounds.upper == 0

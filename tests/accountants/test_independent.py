@@ -895,3 +895,19 @@ def test_a_confirmation_at_a_near_epsilon_is_no_contradiction() -> None:
     assert found.verdict == "confirmed"
     assert 0.9999e-3 < found.lower <= found.upper <= 1e-3
     assert opinion(term, 2.2616318706526575, 0.9999995e-3).verdict == "refuted"
+
+
+def test_neither_bound_of_three_kinds_together_is_wrong() -> None:
+    """The bounds of delta at two epsilons, a tolerance apart, were taken for a contradiction.
+
+    The truth is a sum over both answers and an integral over the Laplace noise's losses, to 30
+    digits: epsilon is 1.09410039350165707424 at delta .1.
+    """
+    epsilon, mu, true = 0.6609710110899768, 0.39040399525796415, 1.09410039350165707424
+    term = Sequential([Spend(loss) for loss in (Pure(epsilon), Laplace(epsilon), Gaussian(mu))])
+    bounds = measure(term, Distribution(), delta=0.1).bounds
+    assert true - 2e-12 < bounds.lower < true < bounds.upper < true + 2e-12
+    found = opinion(term, true, 0.1)
+    assert found.verdict == "confirmed"
+    assert 0.1 - 4e-9 < found.lower <= 0.1  # delta falls by .21 for each unit of epsilon
+    assert opinion(term, 1.0941003935, 0.1).verdict == "refuted"
