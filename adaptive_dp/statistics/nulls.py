@@ -27,6 +27,9 @@ NUISANCE = 1e-4
 """The probability that a bound of an unknown number of rows may be wrong: it is added to the
 p-value, which then is one whatever the number is (Berger and Boos 1994, Lemma 1)."""
 
+LEAST = 1e-300
+"""No p-value is below this: read it as that or less."""
+
 NO_INTERVAL = NoIntervalError("its law under the hypothesis is in the p-value")
 """Why a statistic and a p-value have none."""
 
@@ -232,7 +235,16 @@ def normal_noise_quantile(beta: float, variance: float, kind: str, scale: float)
 def sided(alternative: str, greater: float, less: float) -> float:
     """Return the p-value of an alternative from the two one-sided ones."""
     both = {"greater": greater, "less": less, "two-sided": 2 * min(greater, less)}
-    return float(min(1.0, both[alternative]))
+    return at_least(both[alternative])
+
+
+def at_least(p: float) -> float:
+    """Return a p-value of at most 1, and of at least 1e-300: a smaller one may have become 0.
+
+    >>> at_least(0.0)
+    1e-300
+    """
+    return float(min(1.0, max(p, LEAST)))
 
 
 def share_beyond(level: float, sides: int = 2) -> float:

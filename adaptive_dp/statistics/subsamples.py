@@ -288,4 +288,4 @@ def rejections_test(
 ) -> dict[str, float]:
     """Return the statistic and p-value of `any_test`."""
     greater, _ = count_tails(float(count), parts, share, kind, float(scale))
-    return {"statistic": float(count), "p_value": greater}
+    return {"statistic": float(count), "p_value": nulls.at_least(greater)}
