@@ -34,8 +34,18 @@ NO_INTERVAL = NoIntervalError("its law under the hypothesis is in the p-value")
 """Why a statistic and a p-value have none."""
 
 
+def check_table(test: str, table: Table) -> None:
+    """Refuse what is no table."""
+    if not isinstance(table, Table):
+        raise DeclarationError(
+            f"{test} needs a table, such as dp.dataset(...) returns, got {type(table).__name__}; "
+            "data are passed to a run"
+        )
+
+
 def check_units(test: str, table: Table) -> None:
-    """Refuse units of several rows, whose rows are not independent observations."""
+    """Refuse what is no table, and units of several rows, which are no independent observations."""
+    check_table(test, table)
     rows = change_at(table).rows
     if rows != 1:
         many = "any number of" if rows < 0 else f"up to {rows}"
@@ -56,7 +66,7 @@ def public_rows(table: Table) -> int | None:
 
 def check_alternative(alternative: str) -> str:
     """Return one of `ALTERNATIVES`, or refuse."""
-    if alternative not in ALTERNATIVES:
+    if not isinstance(alternative, str) or alternative not in ALTERNATIVES:
         raise DeclarationError(
             f"alternative must be one of {', '.join(map(repr, ALTERNATIVES))}, got {alternative!r}"
         )

@@ -92,6 +92,7 @@ def coefficients(
     """
     names = strings(features)
     nulls.check_units("inference of coefficients", table)
+    table.domain.find(target)
     if not names or target in names or len(set(names)) < len(names):
         raise DeclarationError(
             f"a regression needs different features, the target not among them; got {list(names)} "

@@ -266,6 +266,7 @@ def any_test(
     >>> plan.simulate(seed=1, people={"x": skewed})["test"]["p_value"] < 1e-6
     True
     """
+    nulls.check_table("a test of tests", table)
     if not callable(test):
         raise DeclarationError(
             f"a test of tests needs a function that returns a p-value, got {type(test).__name__}"
