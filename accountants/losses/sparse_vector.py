@@ -8,7 +8,8 @@ number. The two joint laws of rho and transcript have the run's laws as marginal
 ``D_a <= D_a(rho + t, rho) + log sup_rho S / (a - 1)``, ``S = sum over transcripts A^a B^{1-a}``.
 
 An "above" at survival ``G(x) = P(nu >= x)`` is there ``G(x + y)``, with ``t - 1 <= y <= t + 1``; or
-``t - 1 <= y <= t`` for monotone queries that rise, and ``t <= y <= t + 1`` for those that fall.
+``t - 1 <= y <= t`` for monotone queries that rise, and ``t <= y <= t + 1`` for those that fall; and
+``t - 1 - m <= y <= t - m`` where all move by between m and m + 1, which is what is needed of them.
 
 * Laplace, ``t = 1`` (t = 0 for monotone queries that fall): every "below" of the first is as
   likely in the second, and ``G(x) <= e^{s/b} G(x + s)``, s = 2, or s = 1 for monotone queries. So
@@ -227,7 +228,8 @@ class GaussianSparseVector(Curved):
     hits
         c, the number of "above" after which the run ends.
     monotone
-        Whether between neighbours all queries move in one direction.
+        Whether between neighbours all queries move in one direction, or no two of their moves are
+        more than the sensitivity apart.
 
     References
     ----------
@@ -266,10 +268,16 @@ class GaussianSparseVector(Curved):
         with np.errstate(over="ignore", invalid="ignore"):
             # the threshold's noise, shifted by t: a t^2 / (2 sigma_1^2)
             costs = order / 2 * np.square(_SHIFTS / self.threshold_noise)
-            # monotone queries that rise; for those that fall, shifted by 1 - t, y is the same
+            # moves in [m, m + 1], m from -1 to 0, and fall and rise as at t: shifted by t + m
             cases = [costs, costs[::-1]] if self.monotone else [costs]
             best = [int(np.argmin(cost + self.hits * logs / (order - 1))) for cost in cases]
         bounds = [self._by(order, i, float(c[i])) for i, c in zip(best, cases, strict=True)]
+        if self.monotone:
+            # that of m = 0 holds for m >= -2 t, where |t + m| <= t; that of m = -1 for m <= 1 - 2 t
+            least, most = 1 - 2 * float(_SHIFTS[best[1]]), -2 * float(_SHIFTS[best[0]])
+            if least < most:
+                shift = max(abs(0.5 + least), abs(0.5 + most)) / self.threshold_noise
+                bounds.append(self._by(order, _SHIFTS.size // 2, order / 2 * shift * shift))
         return max(bounds)
 
     def _by(self, order: float, chosen: int, cost: float) -> float:
@@ -289,7 +297,7 @@ class GaussianSparseVector(Curved):
         return self if k == 1 else evolve(self, threshold_noise=noises[0], query_noise=noises[1])
 
 
-_HIGHER = 1 + np.geomspace(1e-2, 1e4, 97)
+_HIGHER = 1 + np.geomspace(1e-2, 1e4, 49)
 """Higher orders that may bound a lower one: D_alpha never falls in alpha."""
 
 

@@ -21,7 +21,8 @@ ORDERS = np.array([1.05, 1.5, 2.0, 4.0, 16.0])
 def tails(answer, threshold, query):  # type: ignore[no-untyped-def]
     """Chances that a noisy answer is above and below each noisy threshold, and its weights."""
     wide = threshold.std() * 30
-    rho = np.linspace(-wide, wide, 20001)
+    # smooth laws need fewer points than those with a corner
+    rho = np.linspace(-wide, wide, 20001 if threshold.dist.name == "laplace" else 3001)
     weight = threshold.pdf(rho) * (rho[1] - rho[0])
     return query.sf(rho - answer), query.cdf(rho - answer), weight
 
@@ -57,7 +58,7 @@ def stopped(answers, neighbour, threshold, query):  # type: ignore[no-untyped-de
 
 
 def neighbours(answers, monotone):  # type: ignore[no-untyped-def]
-    steps = [(0.0, 1.0), (0.0, -1.0)] if monotone else [(1.0, -1.0, 0.0)]
+    steps = [(0.0, 1.0), (0.0, -1.0), (-0.5, 0.5)] if monotone else [(1.0, -1.0, 0.0)]
     for step in steps:
         for move in itertools.product(step, repeat=len(answers)):
             yield [q + m for q, m in zip(answers, move, strict=True)]
@@ -178,14 +179,15 @@ def test_transcripts_of_one_hit_are_bounded_at_every_threshold(moves, queries) -
         assert worst > 1e6 or math.expm1(bound) <= 1.25 * (worst - 1)
 
 
-@pytest.mark.parametrize("monotone", [False, True])
-def test_gaussian_curve_is_nearly_attained(monotone: bool) -> None:
+@pytest.mark.parametrize(("monotone", "louder"), [(False, 2), (True, 2), (True, 10)])
+def test_gaussian_curve_is_nearly_attained(monotone: bool, louder: int) -> None:
     """Queries of which half go up and half down, at the level where that is worst."""
-    noise, count = (stats.norm(scale=10.0), stats.norm(scale=20.0)), 40
-    rho = np.linspace(-80, 80, 801)
+    noise, count = (stats.norm(scale=20.0 / louder), stats.norm(scale=20.0)), 40
+    rho = np.linspace(-160 / louder, 160 / louder, 801)
     weight = noise[0].pdf(rho) * (rho[1] - rho[0])
     halves, turns = np.repeat([1.0, 0.0], count // 2), np.tile([1.0, -1.0], count // 2)
-    patterns = [halves] if monotone else [2 * halves - 1, turns]
+    # moves that are not all of one direction, but no farther apart, count as monotone
+    patterns = [halves, halves - 0.5, turns / 2] if monotone else [2 * halves - 1, turns]
     largest = np.zeros(len(ORDERS))
     for level, moves in itertools.product((-60.0, -40.0, -30.0, -20.0, -10.0), patterns):
         laws = []
@@ -196,9 +198,10 @@ def test_gaussian_curve_is_nearly_attained(monotone: bool) -> None:
             laws.append(np.append(stops, np.exp(below.sum(axis=0)) @ weight))
         both = (divergences(*laws), divergences(*laws[::-1]))
         largest = np.maximum(largest, np.maximum(*both))
-    curve = GaussianSparseVector(10.0, 20.0, count, monotone=monotone).renyi(ORDERS)
+    curve = GaussianSparseVector(20.0 / louder, 20.0, count, monotone=monotone).renyi(ORDERS)
     assert np.all(largest <= curve + 1e-7)
-    assert np.all(curve <= 1.6 * largest)
+    # with so little on the threshold the worst is that all move alike, which is not tried here
+    assert louder > 2 or np.all(curve <= 1.6 * largest)
 
 
 def test_gaussian_curve_rises_with_queries_and_falls_with_noise() -> None:
