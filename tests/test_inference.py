@@ -607,6 +607,30 @@ def test_a_shift_is_found_by_every_test():
         assert found["test"]["p_value"] < 0.01, name
 
 
+@pytest.mark.parametrize("wrong", [["x"], {}, np.array([1, 2]), None])
+def test_what_is_no_column_table_or_budget_is_refused_by_name(wrong):
+    table = dp.dataset("t", columns=COLUMNS)
+    with pytest.raises(dp.DeclarationError, match="declares no column"):
+        S.mann_whitney(table, wrong, by="g")
+    with pytest.raises(dp.DeclarationError, match="declares no column"):
+        S.independence(table, wrong, "h")
+    with pytest.raises(dp.DeclarationError, match="needs a table"):
+        S.mann_whitney(wrong, "x", by="g")
+    if wrong is not None:  # None is a budget to be calibrated, and shares that are equal
+        with pytest.raises(dp.DeclarationError, match="epsilon must be a number"):
+            table.solve(S.Mean(["x"]), epsilon=wrong, delta=1e-6)
+        with pytest.raises(dp.DeclarationError, match="pass a dict"):
+            S.goodness_of_fit(table, "h", wrong)
+
+
+def test_a_p_value_is_never_zero():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, (4000, 1))
+    moments, constants = noisy_moments(rng, x, 0.9 * x[:, 0], 1.0)
+    found = regression.regression_test(moments, 1.0, **constants)
+    assert found["x0"]["p_value"] == 1e-300
+
+
 def test_missing_values_and_other_categories_are_left_out():
     table = dp.dataset("t", columns=COLUMNS)
     data = {**made_up(40), "x": [None if i % 5 == 0 else i / 40 for i in range(40)]}

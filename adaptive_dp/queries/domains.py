@@ -468,7 +468,7 @@ class Table:
 
     def find(self, name: str) -> Column:
         """Return the declaration of a column, or raise for one that is not declared."""
-        if name not in self.columns:
+        if not isinstance(name, str) or name not in self.columns:
             raise DeclarationError(
                 f"{self.name!r} declares no column {name!r}; it declares {list(self.columns)}"
             )

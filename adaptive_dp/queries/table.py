@@ -910,7 +910,11 @@ class Table(Private[Rows]):
         >>> dp.Pipeline(days=days, count=count).certify(delta=1e-6)
         <certificate epsilon=0.980502 delta=1e-06 by distribution>
         """
-        return solver.build(self, epsilon, delta)
+        budget = number(epsilon), number(delta)
+        for what, given in zip(("epsilon", "delta"), budget, strict=True):
+            if isinstance(given, bool) or not isinstance(given, int | float | None):
+                raise DeclarationError(f"{what} must be a number or None, got {given!r}")
+        return solver.build(self, *budget)
 
 
 KEYS_SHOWN = 100

@@ -27,12 +27,25 @@ NUISANCE = 1e-4
 """The probability that a bound of an unknown number of rows may be wrong: it is added to the
 p-value, which then is one whatever the number is (Berger and Boos 1994, Lemma 1)."""
 
+LEAST = 1e-300
+"""No p-value is below this: read it as that or less."""
+
 NO_INTERVAL = NoIntervalError("its law under the hypothesis is in the p-value")
 """Why a statistic and a p-value have none."""
 
 
+def check_table(test: str, table: Table) -> None:
+    """Refuse what is no table."""
+    if not isinstance(table, Table):
+        raise DeclarationError(
+            f"{test} needs a table, such as dp.dataset(...) returns, got {type(table).__name__}; "
+            "data are passed to a run"
+        )
+
+
 def check_units(test: str, table: Table) -> None:
-    """Refuse units of several rows, whose rows are not independent observations."""
+    """Refuse what is no table, and units of several rows, which are no independent observations."""
+    check_table(test, table)
     rows = change_at(table).rows
     if rows != 1:
         many = "any number of" if rows < 0 else f"up to {rows}"
@@ -53,7 +66,7 @@ def public_rows(table: Table) -> int | None:
 
 def check_alternative(alternative: str) -> str:
     """Return one of `ALTERNATIVES`, or refuse."""
-    if alternative not in ALTERNATIVES:
+    if not isinstance(alternative, str) or alternative not in ALTERNATIVES:
         raise DeclarationError(
             f"alternative must be one of {', '.join(map(repr, ALTERNATIVES))}, got {alternative!r}"
         )
@@ -232,7 +245,16 @@ def normal_noise_quantile(beta: float, variance: float, kind: str, scale: float)
 def sided(alternative: str, greater: float, less: float) -> float:
     """Return the p-value of an alternative from the two one-sided ones."""
     both = {"greater": greater, "less": less, "two-sided": 2 * min(greater, less)}
-    return float(min(1.0, both[alternative]))
+    return at_least(both[alternative])
+
+
+def at_least(p: float) -> float:
+    """Return a p-value of at most 1, and of at least 1e-300: a smaller one may have become 0.
+
+    >>> at_least(0.0)
+    1e-300
+    """
+    return float(min(1.0, max(p, LEAST)))
 
 
 def share_beyond(level: float, sides: int = 2) -> float:

@@ -211,6 +211,7 @@ def _compared(
         raise DeclarationError(
             f"{test} compares {count} groups, got {len(keys)}; choose them by groups=[...]"
         )
+    table.domain.find(column)
     return complete_rows(table, (column, by)), keys
 
 
@@ -664,6 +665,7 @@ def signed_rank(
         kind, scale = nulls.noise_of(statistic, noise)
         constants |= {"kind": kind, "size": size}
         return group("signed_rank", post(signed_rank_test, statistic, scale, **constants), table)
+    table.domain.find(column)
     rows = complete_rows(table, (column,))
     *released, kind = _released(test, rows, SignedRanks(column), None, (), mechanism)
     result = post(signed_rank_test, *released, kind=kind, **constants)

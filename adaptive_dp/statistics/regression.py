@@ -60,7 +60,8 @@ def coefficients(
     -------
     Released
         By feature, ``"intercept"`` first, a mapping of ``"estimate"``, in the columns' units, with
-        an interval of the population's coefficient, and ``"p_value"`` of the two-sided test of 0.
+        an interval of the population's coefficient, and ``"p_value"`` of the two-sided test of 0,
+        at least 1e-300: read that as 1e-300 or less.
 
     Notes
     -----
@@ -91,6 +92,7 @@ def coefficients(
     """
     names = strings(features)
     nulls.check_units("inference of coefficients", table)
+    table.domain.find(target)
     if not names or target in names or len(set(names)) < len(names):
         raise DeclarationError(
             f"a regression needs different features, the target not among them; got {list(names)} "
@@ -210,5 +212,5 @@ def regression_test(
     result = {}
     for i, name in enumerate(["intercept", *names]):
         p = 1.0 if errors is None else 2 * float(ndtr(-abs(values[i]) / max(errors[i], 1e-300)))
-        result[name] = {"estimate": float(values[i]), "p_value": min(1.0, p)}
+        result[name] = {"estimate": float(values[i]), "p_value": nulls.at_least(p)}
     return result

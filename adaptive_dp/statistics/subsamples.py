@@ -266,6 +266,7 @@ def any_test(
     >>> plan.simulate(seed=1, people={"x": skewed})["test"]["p_value"] < 1e-6
     True
     """
+    nulls.check_table("a test of tests", table)
     if not callable(test):
         raise DeclarationError(
             f"a test of tests needs a function that returns a p-value, got {type(test).__name__}"
@@ -288,4 +289,4 @@ def rejections_test(
 ) -> dict[str, float]:
     """Return the statistic and p-value of `any_test`."""
     greater, _ = count_tails(float(count), parts, share, kind, float(scale))
-    return {"statistic": float(count), "p_value": greater}
+    return {"statistic": float(count), "p_value": nulls.at_least(greater)}

@@ -83,10 +83,10 @@ def goodness_of_fit(
     """
     nulls.check_units("a test of shares", table)
     keys = _categories(table, column)
-    given = dict.fromkeys(keys, 1.0) if shares is None else dict(shares)
-    if set(given) != set(keys):
+    given = dict.fromkeys(keys, 1.0) if shares is None else shares
+    if not isinstance(given, Mapping) or set(given) != set(keys):
         raise DeclarationError(
-            f"shares need one number for each of {list(keys)}, got {list(given)}"
+            f"shares map each of {list(keys)} to a number, got {given!r}; pass a dict"
         )
     numbers = [nulls.check_inside(f"the share of {key!r}", given[key], 0.0, 1e300) for key in keys]
     total = sum(numbers)
@@ -180,9 +180,9 @@ def independence(
     True
     """
     nulls.check_units("a test of independence", table)
+    shape = [len(_categories(table, each)) for each in (first, second)]
     if first == second:
         raise DeclarationError(f"a test of independence needs two columns, got {first!r} twice")
-    shape = [len(_categories(table, each)) for each in (first, second)]
     noise = nulls.known_noise("a test of independence", mechanism, DiscreteLaplace())
     counts = table.group_by(first, second).count().release(noise, name="counts")
     kind, scale = nulls.noise_of(counts, noise)
