@@ -41,6 +41,14 @@ FEW = 25.0
 Of a count that is given all of the budget. On 300 rows at epsilon .1 the noise is 31 rows.
 """
 
+FEW_OF_NUMBERS = 5.0
+"""The same of a number, at delta above 0.
+
+With so few, even the mean has an error of a fifth of half of the bounds' width where it is given
+all of the budget, and a line has more. From there to `FEW` it is descent, whose clip is narrow and
+whose steps are shrunk by what noise explains, that was the best on the tuning sets.
+"""
+
 PRIOR = 1 / 3
 """The variance that a mean is thought to have before anything is known of it.
 
@@ -65,19 +73,19 @@ def count_noise(epsilon: float, delta: float) -> float:
     return 1 / largest_mu(epsilon, delta)
 
 
-def too_few(epsilon: float, delta: float, rows: int | None) -> bool:
+def too_few(epsilon: float, delta: float, rows: int | None, few: float = FEW) -> bool:
     """Return whether so few rows are known to be there that one answer for all is safer.
 
-    What is learned of fewer than `FEW` times the noise of a count was, on the tuning sets, as often
-    worse than the most frequent class, or the mean, as better, and by more (`Constant`). An unknown
-    number is not thought to be small.
+    What is learned of classes from fewer than `few` times the noise of a count was, on the tuning
+    sets, as often worse than the most frequent class as better, and by more (`Constant`). An
+    unknown number is not thought to be small.
 
     Examples
     --------
     >>> too_few(0.1, 1e-5, 300), too_few(0.5, 1e-5, 300), too_few(0.1, 1e-5, None)
     (True, False, False)
     """
-    return rows is not None and rows < FEW * count_noise(epsilon, delta)
+    return rows is not None and rows < few * count_noise(epsilon, delta)
 
 
 SAFER = "noise is most of what a model of features would know; all of the budget is for"
@@ -138,10 +146,16 @@ def recommended_classifier(
 
 def recommended_line(epsilon: float, delta: float, few: int | None = None) -> Choice:
     """Return the linear learner of a number that is expected to be the most accurate, and why."""
-    if too_few(epsilon, delta, few):
+    least = FEW_OF_NUMBERS if delta > 0 else FEW
+    if too_few(epsilon, delta, few, least):
         return "constant", f"at epsilon {epsilon:g} ({few} rows) {SAFER} the mean"
     if delta == 0:
         return "ssp", "delta is 0, and Laplace noise on the moments is pure"
+    if too_few(epsilon, delta, few):
+        return (
+            "noisy_gradient_descent",
+            f"at epsilon {epsilon:g} ({few} rows) narrowly clipped gradients have the least noise",
+        )
     return (
         "boosted_ssp",
         "steps on clipped gradients, scaled by a noisy second-moment matrix, were the best, or "
@@ -283,17 +297,17 @@ class Auto(ColumnLearner[Any]):
     """The learner that is expected to be the most accurate, by public numbers alone.
 
     By the budget, the number of features and, where it is public, that of rows it is
-    `AdditiveModel`; else of classes `NoisyGradientDescent`, of numbers `BoostedSSP`. Where
-    ``delta=0`` it is `ObjectivePerturbation`, or `SSP` (`adaptive_dp.learning.auto`). Where so few
-    rows are known to be there that noise would be most of what is learned, it is the most frequent
-    class, or the mean, with all of the budget. The choice
-    reads no data and costs nothing; what is released, and predicted by `predict`, is the chosen
-    learner's model.
+    `AdditiveModel`; else of classes `NoisyGradientDescent`, of numbers `BoostedSSP`, or of few rows
+    `NoisyGradientDescent` too. Where ``delta=0`` it is `ObjectivePerturbation`, or `SSP`
+    (`adaptive_dp.learning.auto`). Where so few rows are known to be there that noise would be most
+    of what is learned, it is the most frequent class, or the mean, with all of the budget. The
+    choice reads no data and costs nothing; what is released, and predicted by `predict`, is the
+    chosen learner's model.
 
     Parameters
     ----------
     features
-        Columns with bounds or categories. A number is learned from categories by `AdditiveModel`.
+        Columns with bounds or categories. `BoostedSSP` takes no categories: `AdditiveModel` does.
     target
         A column of categories, or with bounds.
     rows
@@ -327,17 +341,25 @@ class Auto(ColumnLearner[Any]):
         at, slack = 1.0 if epsilon is None else epsilon, 1e-6 if delta is None else delta
         columns = self.features, self.target
         rows = self.rows or table.domain.size
-        if rows is not None and too_few(at, slack, int(rows / _moves(table, self.target))):
-            return Constant(*columns, rows=rows)
+        few = None if rows is None else int(rows / _moves(table, self.target))
         if not isinstance(goal, Categories):
-            # lines are of bounded columns alone
-            curved = strength(len(self.features), at, rows) >= ENOUGH_OF_NUMBERS or any(
-                isinstance(table.domain.find(name), Categories) for name in self.features
+            name, _ = recommended_line(at, slack, few)
+            if name == "constant" and rows is not None:
+                return Constant(*columns, rows=rows)
+            if name == "ssp":
+                return SSP(*columns, pure=True)
+            # `BoostedSSP` is of bounded columns alone
+            curved = strength(len(self.features), at, rows) >= ENOUGH_OF_NUMBERS or (
+                name == "boosted_ssp"
+                and any(isinstance(table.domain.find(f), Categories) for f in self.features)
             )
-            if slack > 0 and curved:
+            if curved:
                 return AdditiveModel(*columns, pairs=paired(len(self.features), at, rows))
-            name, _ = recommended_line(at, slack)
-            return SSP(*columns, pure=True) if name == "ssp" else BoostedSSP(*columns)
+            if name == "noisy_gradient_descent":
+                return NoisyGradientDescent(*columns, loss=Squared())
+            return BoostedSSP(*columns)
+        if rows is not None and too_few(at, slack, few):
+            return Constant(*columns, rows=rows)
         count = len(goal.values)
         name, _ = recommended_classifier(count, len(self.features), at, slack, rows)
         if name == "additive_model":
