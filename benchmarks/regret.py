@@ -248,12 +248,11 @@ def regrets(lines: list[dict[str, Any]]) -> None:
 
 def ruled(facts: dict[str, Any], epsilon: float, enough: float) -> str:
     """Return what the rule says with another constant."""
-    if facts["classes"] == 0:
-        line, _ = auto.recommended_line(epsilon, DELTA, facts["rows"])
-        curved = auto.strength(facts["features"], epsilon, facts["rows"]) >= enough
-        return "additive_model" if curved and line != "constant" else line
     if auto.too_few(epsilon, DELTA, facts["rows"]):
         return "constant"
+    if facts["classes"] == 0:
+        curved = auto.strength(facts["features"], epsilon, facts["rows"]) >= enough
+        return "additive_model" if curved else auto.recommended_line(epsilon, DELTA)[0]
     kept, auto.ENOUGH = auto.ENOUGH, enough
     try:
         return auto.recommended_classifier(

@@ -11,12 +11,13 @@ from attrs.validators import optional
 from numpy.typing import NDArray
 
 from adaptive_dp.erm import Logistic, Multinomial, Squared
-from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post
+from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post, public
 from adaptive_dp.learning.additive import ROWS, AdditiveModel, paired, strength
 from adaptive_dp.learning.base import (
     ColumnLearner,
     LearnerBudget,
     Model,
+    check_classes,
     gaussian_noise,
     linear,
     query_sensitivity,
@@ -39,14 +40,6 @@ FEW = 25.0
 """Fewer rows than so many times the noise that a count has are too few to learn from.
 
 Of a count that is given all of the budget. On 300 rows at epsilon .1 the noise is 31 rows.
-"""
-
-FEW_OF_NUMBERS = 5.0
-"""The same of a number, at delta above 0.
-
-With so few, even the mean has an error of a fifth of half of the bounds' width where it is given
-all of the budget, and a line has more. From there to `FEW` it is descent, whose clip is narrow and
-whose steps are shrunk by what noise explains, that was the best on the tuning sets.
 """
 
 PRIOR = 1 / 3
@@ -73,19 +66,19 @@ def count_noise(epsilon: float, delta: float) -> float:
     return 1 / largest_mu(epsilon, delta)
 
 
-def too_few(epsilon: float, delta: float, rows: int | None, few: float = FEW) -> bool:
+def too_few(epsilon: float, delta: float, rows: int | None) -> bool:
     """Return whether so few rows are known to be there that one answer for all is safer.
 
-    What is learned of classes from fewer than `few` times the noise of a count was, on the tuning
-    sets, as often worse than the most frequent class as better, and by more (`Constant`). An
-    unknown number is not thought to be small.
+    What is learned of fewer than `FEW` times the noise of a count was, on the tuning sets, as often
+    worse than the most frequent class, or the mean, as better, and by more (`Constant`). An unknown
+    number is not thought to be small.
 
     Examples
     --------
     >>> too_few(0.1, 1e-5, 300), too_few(0.5, 1e-5, 300), too_few(0.1, 1e-5, None)
     (True, False, False)
     """
-    return rows is not None and rows < few * count_noise(epsilon, delta)
+    return rows is not None and rows < FEW * count_noise(epsilon, delta)
 
 
 SAFER = "noise is most of what a model of features would know; all of the budget is for"
@@ -146,16 +139,10 @@ def recommended_classifier(
 
 def recommended_line(epsilon: float, delta: float, few: int | None = None) -> Choice:
     """Return the linear learner of a number that is expected to be the most accurate, and why."""
-    least = FEW_OF_NUMBERS if delta > 0 else FEW
-    if too_few(epsilon, delta, few, least):
+    if too_few(epsilon, delta, few):
         return "constant", f"at epsilon {epsilon:g} ({few} rows) {SAFER} the mean"
     if delta == 0:
         return "ssp", "delta is 0, and Laplace noise on the moments is pure"
-    if too_few(epsilon, delta, few):
-        return (
-            "noisy_gradient_descent",
-            f"at epsilon {epsilon:g} ({few} rows) narrowly clipped gradients have the least noise",
-        )
     return (
         "boosted_ssp",
         "steps on clipped gradients, scaled by a noisy second-moment matrix, were the best, or "
@@ -218,10 +205,12 @@ class Constant(ColumnLearner[Model]):
             return problem.model(post(log_odds, counts, noise, width=problem.width))
         problem = linear(table, self.features, self.target, Squared(), None)
         middle, half = problem.target_scale
-        # a column with equal bounds has nothing to tell: its sum is of numbers that are 0
+        if half <= 0:
+            # bounds that are equal tell the target: nothing is asked of the rows
+            return problem.model(public([0.0] * problem.width))
         query = (table[self.target] - middle).sum()
         total, noise = self._released(query, table, budget)
-        own = {"rows": self.rows, "half": half if half > 0 else 1.0, "width": problem.width}
+        own = {"rows": self.rows, "half": half, "width": problem.width}
         return problem.model(post(posterior_mean, total, noise, **own))
 
     def _released(
@@ -297,17 +286,17 @@ class Auto(ColumnLearner[Any]):
     """The learner that is expected to be the most accurate, by public numbers alone.
 
     By the budget, the number of features and, where it is public, that of rows it is
-    `AdditiveModel`; else of classes `NoisyGradientDescent`, of numbers `BoostedSSP`, or of few rows
-    `NoisyGradientDescent` too. Where ``delta=0`` it is `ObjectivePerturbation`, or `SSP`
-    (`adaptive_dp.learning.auto`). Where so few rows are known to be there that noise would be most
-    of what is learned, it is the most frequent class, or the mean, with all of the budget. The
-    choice reads no data and costs nothing; what is released, and predicted by `predict`, is the
-    chosen learner's model.
+    `AdditiveModel`; else of classes `NoisyGradientDescent`, of numbers `BoostedSSP`. Where
+    ``delta=0`` it is `ObjectivePerturbation`, or `SSP` (`adaptive_dp.learning.auto`). Where so few
+    rows are known to be there that noise would be most of what is learned, it is the most frequent
+    class, or the mean, with all of the budget. The choice
+    reads no data and costs nothing; what is released, and predicted by `predict`, is the chosen
+    learner's model.
 
     Parameters
     ----------
     features
-        Columns with bounds or categories. `BoostedSSP` takes no categories: `AdditiveModel` does.
+        Columns with bounds or categories. A number is learned from categories by `AdditiveModel`.
     target
         A column of categories, or with bounds.
     rows
@@ -337,29 +326,22 @@ class Auto(ColumnLearner[Any]):
 
     def chosen(self, table: Table, epsilon: float | None, delta: float | None) -> Any:
         """Return the learner for a table's declarations and a budget (by default epsilon 1)."""
+        check_classes("Auto", table, self.target)
         goal = table.domain.find(self.target)
         at, slack = 1.0 if epsilon is None else epsilon, 1e-6 if delta is None else delta
         columns = self.features, self.target
         rows = self.rows or table.domain.size
-        few = None if rows is None else int(rows / _moves(table, self.target))
-        if not isinstance(goal, Categories):
-            name, _ = recommended_line(at, slack, few)
-            if name == "constant" and rows is not None:
-                return Constant(*columns, rows=rows)
-            if name == "ssp":
-                return SSP(*columns, pure=True)
-            # `BoostedSSP` is of bounded columns alone
-            curved = strength(len(self.features), at, rows) >= ENOUGH_OF_NUMBERS or (
-                name == "boosted_ssp"
-                and any(isinstance(table.domain.find(f), Categories) for f in self.features)
-            )
-            if curved:
-                return AdditiveModel(*columns, pairs=paired(len(self.features), at, rows))
-            if name == "noisy_gradient_descent":
-                return NoisyGradientDescent(*columns, loss=Squared())
-            return BoostedSSP(*columns)
-        if rows is not None and too_few(at, slack, few):
+        if rows is not None and too_few(at, slack, int(rows / _moves(table, self.target))):
             return Constant(*columns, rows=rows)
+        if not isinstance(goal, Categories):
+            # lines are of bounded columns alone
+            curved = strength(len(self.features), at, rows) >= ENOUGH_OF_NUMBERS or any(
+                isinstance(table.domain.find(name), Categories) for name in self.features
+            )
+            if slack > 0 and curved:
+                return AdditiveModel(*columns, pairs=paired(len(self.features), at, rows))
+            name, _ = recommended_line(at, slack)
+            return SSP(*columns, pure=True) if name == "ssp" else BoostedSSP(*columns)
         count = len(goal.values)
         name, _ = recommended_classifier(count, len(self.features), at, slack, rows)
         if name == "additive_model":
