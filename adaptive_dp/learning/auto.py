@@ -11,6 +11,7 @@ from attrs.validators import optional
 from numpy.typing import NDArray
 
 from adaptive_dp.erm import Logistic, Multinomial, Squared
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post, public
 from adaptive_dp.learning.additive import ROWS, AdditiveModel, paired, strength
 from adaptive_dp.learning.base import (
@@ -207,6 +208,8 @@ class Constant(ColumnLearner[Model]):
         middle, half = problem.target_scale
         if half <= 0:
             # bounds that are equal tell the target: nothing is asked of the rows
+            if budget is not None and not budget.epsilon > 0:
+                raise DeclarationError(f"epsilon must be above 0, got {budget.epsilon!r}")
             return problem.model(public([0.0] * problem.width))
         query = (table[self.target] - middle).sum()
         total, noise = self._released(query, table, budget)
