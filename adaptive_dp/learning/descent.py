@@ -771,7 +771,7 @@ def mean_or_start(
     noise = float(state["noise"])
     divisors = np.asarray(scaling["values"]) + float(scaling["damping"]) * noise + 1e-300
     curvature = np.asarray(scaling["curvature"])
-    own = {"steps": steps, "learning_rate": learning_rate, "momentum": momentum}
+    own: dict[str, Any] = {"steps": steps, "learning_rate": learning_rate, "momentum": momentum}
     variances = noise_variances(curvature, divisors, noise, **own)
     begun = np.asarray(start["v"])
     added = np.asarray(state["mean"]) - begun
