@@ -112,3 +112,45 @@ def test_few_rows_are_answered_by_the_most_frequent_class_or_the_mean() -> None:
     for rows, kind in ((130, dp.NoisyGradientDescent), (90, Constant)):
         assert type(dp.Auto(["a"], "y", rows=rows).chosen(table, 1.0, 1e-5)) is kind
     assert isinstance(dp.Auto(["a"], "y", rows=130).chosen(twice, 1.0, 1e-5), Constant)
+
+
+def test_equal_bounds_tell_the_target_and_cost_nothing() -> None:
+    table = dp.dataset("rows", columns={"a": (0, 1), "n": (3.0, 3.0)})
+    for delta in (0.0, 1e-6):
+        fit = table.solve(dp.Auto(["a"], "n", rows=10), epsilon=1.0, delta=delta)
+        plan = dp.Pipeline(m=fit).with_delta(delta)
+        assert plan.certify().epsilon == 0
+        rows = {"a": np.zeros(10), "n": np.full(10, 3.0)}
+        assert plan.simulate(seed=1, rows=rows)["m"] == {"intercept": 3.0, "a": 0.0}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("bounds", [(-1e289, 1e289), (9e288, 1e289)])
+def test_bounds_near_the_largest_number_overflow_nothing(bounds: tuple[float, float]) -> None:
+    table = dp.dataset("rows", columns={"a": (0, 1), "n": bounds})
+    learners = [dp.BoostedSSP(["a"], "n"), dp.NoisyGradientDescent(["a"], "n", loss=dp.Squared())]
+    made = [table.solve(learner, epsilon=1.0, delta=1e-6) for learner in learners]
+    plan = dp.Pipeline(first=made[0], second=made[1]).with_delta(2e-6)
+    rows = {"a": np.linspace(0, 1, 300), "n": np.linspace(*np.array(bounds) / 2, 300) * 2}
+    for model in plan.simulate(seed=1, rows=rows).values():
+        assert np.isfinite(list(model.values())).all()
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        dp.Auto(["a"], "y"),
+        dp.Auto(["a"], "y", rows=5),
+        dp.AdditiveModel(["a"], "y"),
+        dp.OutputPerturbation(["a"], "y"),
+        dp.ObjectivePerturbation(["a"], "y"),
+        dp.MarginBoosting(["a"], "y"),
+        dp.NoisySGD(["a"], "y"),
+        dp.PhasedERM(["a"], "y"),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_one_category_is_refused_by_name(learner: Any) -> None:
+    table = dp.dataset("rows", columns={"a": (0, 1), "y": ["only"]})
+    with pytest.raises(dp.DeclarationError, match="'y' is declared with one category, 'only'"):
+        table.solve(learner, epsilon=1.0, delta=1e-6)

@@ -11,12 +11,14 @@ from attrs.validators import optional
 from numpy.typing import NDArray
 
 from adaptive_dp.erm import Logistic, Multinomial, Squared
-from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post, public
 from adaptive_dp.learning.additive import ROWS, AdditiveModel, paired, strength
 from adaptive_dp.learning.base import (
     ColumnLearner,
     LearnerBudget,
     Model,
+    check_classes,
     gaussian_noise,
     linear,
     query_sensitivity,
@@ -204,10 +206,14 @@ class Constant(ColumnLearner[Model]):
             return problem.model(post(log_odds, counts, noise, width=problem.width))
         problem = linear(table, self.features, self.target, Squared(), None)
         middle, half = problem.target_scale
-        # a column with equal bounds has nothing to tell: its sum is of numbers that are 0
+        if half <= 0:
+            # bounds that are equal tell the target: nothing is asked of the rows
+            if budget is not None and not budget.epsilon > 0:
+                raise DeclarationError(f"epsilon must be above 0, got {budget.epsilon!r}")
+            return problem.model(public([0.0] * problem.width))
         query = (table[self.target] - middle).sum()
         total, noise = self._released(query, table, budget)
-        own = {"rows": self.rows, "half": half if half > 0 else 1.0, "width": problem.width}
+        own = {"rows": self.rows, "half": half, "width": problem.width}
         return problem.model(post(posterior_mean, total, noise, **own))
 
     def _released(
@@ -323,6 +329,7 @@ class Auto(ColumnLearner[Any]):
 
     def chosen(self, table: Table, epsilon: float | None, delta: float | None) -> Any:
         """Return the learner for a table's declarations and a budget (by default epsilon 1)."""
+        check_classes("Auto", table, self.target)
         goal = table.domain.find(self.target)
         at, slack = 1.0 if epsilon is None else epsilon, 1e-6 if delta is None else delta
         columns = self.features, self.target

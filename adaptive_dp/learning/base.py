@@ -357,9 +357,24 @@ class ColumnLearner(Learner[M]):
         if target in self.features:
             raise DeclarationError(f"{kind}'s target {target!r} is among its features; take it out")
 
+    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[M]:
+        """Return the released model; refuse a target that has a single category."""
+        check_classes(type(self).__name__, table, self.target)
+        return super().build(table, epsilon, delta)
+
     def complete(self, table: Table) -> Table:
         """Return the rows that have all features and the target."""
         return complete_rows(table, (*self.features, self.target))
+
+
+def check_classes(kind: str, table: Table, target: str) -> None:
+    """Refuse a target of which a single category is declared."""
+    goal = table.domain.find(target)
+    if isinstance(goal, Categories) and len(goal.values) < 2:
+        raise DeclarationError(
+            f"{kind}'s target {target!r} is declared with one category, {goal.values[0]!r}: "
+            "nothing can be learned; declare all categories that a row may have, two or more"
+        )
 
 
 WEIGHED = 0.01

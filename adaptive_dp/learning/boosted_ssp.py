@@ -54,8 +54,16 @@ GUESS = 0.05
 WEIGHT = 50.0
 """The weight of the guess, in rows, over the noise of the squares' sum."""
 
-MEAN, MEAN_ROWS = 0.05, 40.0
-"""The largest share of mu^2 of the target's sum, and its noise, in rows, where that costs less."""
+MEAN, MEAN_ROWS = 0.2, 40.0
+"""The largest share of mu^2 of the target's mean, and its noise, in rows, where that costs less.
+
+With a share p the error of the mean is ``A / p`` and that of all slopes ``B / (1 - p)``, which
+together are least at ``p = 1 / (1 + sqrt(B / A))``. B / A is taken as 16, about the number of
+slopes: p is a fifth.
+"""
+
+COUNTED = 1 / 3
+"""Of that the share of the number of rows, on which a mean near the middle depends less."""
 
 CLEAR = 3.0
 """By how many times its error the mean must differ from the middle of the bounds to be used."""
@@ -75,9 +83,11 @@ def mean_share(mu: float | None, part: float) -> float:
     Examples
     --------
     >>> [round(mean_share(mu, 1.0), 4) for mu in (0.03, 0.25, 2.0)]
-    [0.05, 0.01, 0.0002]
+    [0.2, 0.01, 0.0002]
     """
-    return MEAN if mu is None else min(MEAN, 1 / (MEAN_ROWS * mu) ** 2 / part)
+    if mu is None:  # of noise that a plan calibrates nothing is known
+        return MEAN / 4
+    return min(MEAN, 1 / (MEAN_ROWS * mu) ** 2) / part
 
 
 def step_size(number: int) -> float:
@@ -172,32 +182,51 @@ def initial_state(width: int) -> dict[str, Any]:
 
 
 def start_at_mean(
-    total: float, sigma: float, scaling: dict[str, Any], *, half: float, width: int, radius: float
+    total: float,
+    sigma: float,
+    count: float,
+    spread: float,
+    *,
+    half: float,
+    width: int,
+    radius: float,
 ) -> dict[str, Any]:
     """Return the state before the first step, where it predicts the target's mean for all rows.
 
-    The mean of n rows is ``S / n`` with an error of ``sigma / n``, n being the rows that the matrix
-    tells of. It is shrunk towards the middle of the bounds, and is that where it is within `CLEAR`
-    errors of it: where rows are too few to tell, it is no worse an answer.
+    The mean of n rows is ``m = S / n``, and its error ``sqrt(sigma^2 + m^2 spread^2) / n``. It is
+    shrunk towards the middle of the bounds, and is that where it is within `CLEAR` errors of it:
+    where rows are too few to tell, it is no worse an answer.
 
     Parameters
     ----------
     total, sigma
         The noisy sum of the targets less the middle of their bounds, and its noise.
-    scaling
-        Of `step_scaling`.
+    count, spread
+        The noisy number of rows, and its noise.
     half
         Half of the width of the target's bounds, 1 in the units of v.
     width, radius
         The number of coefficients, the intercept's first, and R.
     """
-    state, rows = initial_state(width), float(scaling["rows"])
-    mean, error = total / rows, sigma / rows
-    kept = max(0.0, 1 - (CLEAR * error) ** 2 / max(mean**2, 1e-300))
     start = np.zeros(width)
     # rows are divided by R, and so is their 1
-    start[0] = radius * min(max(kept * mean / half, -1.0), 1.0)
-    return {**state, "start": start, "v": start}
+    start[0] = radius * shrunk_mean(total / half, sigma / half, count, spread)
+    return {**initial_state(width), "start": start, "v": start}
+
+
+def shrunk_mean(total: float, sigma: float, count: float, spread: float) -> float:
+    """Return the mean of numbers in [-1, 1] by their noisy sum and number, shrunk towards 0.
+
+    Examples
+    --------
+    >>> round(shrunk_mean(-40.0, 2.0, 100.0, 2.0), 2), shrunk_mean(-40.0, 20.0, 100.0, 20.0)
+    (-0.39, -0.0)
+    """
+    # a number of rows that noise explains is as large as its noise
+    rows = max(float(count), 2 * float(spread), 1.0)
+    mean = min(max(float(total) / rows, -1.0), 1.0)
+    error = math.hypot(float(sigma), mean * float(spread)) / rows
+    return mean * max(0.0, 1 - (CLEAR * error) ** 2 / max(mean**2, 1e-300))
 
 
 def gradient_step(
@@ -256,8 +285,9 @@ class BoostedSSP(ColumnLearner[Model]):
     with an intercept divided by R, the largest norm that they can have; targets onto [-1, 1].
     Released are
 
-    1. ``S``, the sum of the targets less the middle of their bounds, with noise of 40 rows, or
-       where that costs more a twentieth of mu^2: steps start at the mean of all rows;
+    1. ``S``, the sum of the targets less the middle of their bounds, and the number of rows, with
+       noise of about 40 rows, or where that costs more a fifth of mu^2: steps start at the mean of
+       all rows;
     2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest;
     3. ten times, with what is left: ``q``, the mean square of the gradients' norms
        ``|x| |y - x'v|``; and ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to
@@ -363,11 +393,17 @@ class BoostedSSP(ColumnLearner[Model]):
         if centre:
             # targets less the middle of their bounds: none is larger than half of the width
             middle, half = problem.target_scale
-            query = (table[self.target] - middle).sum()
-            noise = gaussian_noise(query, table, mu, free=self.free, share=centre * part)
-            total = query.release(noise, name="target_sum")
+            noisy: list[Released[Any]] = []
+            for name, share, query in (
+                ("target_sum", 1 - COUNTED, (table[self.target] - middle).sum()),
+                ("number_of_rows", COUNTED, table.count()),
+            ):
+                own = share * centre * part
+                noise = gaussian_noise(query, table, mu, free=self.free, share=own)
+                released = query.release(noise, name=name)
+                noisy += [released, parameter(released, "sigma")]
             units = {"half": half, "width": problem.width, "radius": radius}
-            start = post(start_at_mean, total, parameter(total, "sigma"), scaling, **units)
+            start = post(start_at_mean, *noisy, **units)
         state = repeat(step, STEPS, start=start)
         # shrinkage reads released values only
         return problem.model(post(shrunk_coefficients, state, scaling, radius=radius))

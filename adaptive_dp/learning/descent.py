@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from adaptive_dp.erm import Constants, Logistic, Loss, Multinomial, Network
+from adaptive_dp.erm import Constants, Logistic, Loss, Multinomial, Network, Squared
 from adaptive_dp.graph.handles import (
     PrivateQuery,
     Released,
@@ -61,9 +61,10 @@ from adaptive_dp.learning.base import (
     checked_classes,
     query_sensitivity,
 )
+from adaptive_dp.learning.boosted_ssp import mean_share, shrunk_mean
 from adaptive_dp.learning.networks import initial_network
 from adaptive_dp.learning.ssp import nonnegative_spectrum, spectral_edge
-from adaptive_dp.mechanisms.additive import Gaussian
+from adaptive_dp.mechanisms.additive import Gaussian, largest_mu
 from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.table import Table
@@ -170,11 +171,32 @@ class Descent:
     adam: bool = False
 
 
-def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str) -> Released[Any]:
+def descend(
+    problem: Linear,
+    loss: Loss | Network,
+    settings: Descent,
+    free: str,
+    *,
+    target: str,
+    budget: LearnerBudget | None,
+) -> Released[Any]:
     """Return the parameters learned, flat, with noise ``Free(free)``.
 
     The number of rows is released first, with `COUNT` of the total cost in mu^2, and where steps
-    are scaled the rows' second moments, with `MOMENTS` of it.
+    are scaled the rows' second moments, with `MOMENTS` of it. With the squared loss the targets'
+    sum is, too: steps start at the mean, and what they add to it is shrunk in the end by what noise
+    alone explains (`mean_or_start`).
+
+    Parameters
+    ----------
+    problem, loss, settings
+        What is minimized, and how.
+    free
+        The name of the free noise.
+    target
+        The name of the target.
+    budget
+        What the noise will be calibrated to, by which the share of the targets' sum is chosen.
     """
     weight = count_weight(settings)
     expected, spread = released_row_count(
@@ -184,7 +206,14 @@ def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str)
         rate=settings.rate,
     )
     clip = initial_clip(problem, loss, settings)
+    smoothness = scaled_smoothness(problem, loss, settings)
     radius = 1.0 if isinstance(loss, Network) else problem.radius
+    # the targets' sum is of rows without weights, and says nothing where bounds are equal
+    plain = isinstance(loss, Squared) and not problem.rows.domain.weighted
+    centred = 0.0
+    if plain and smoothness is not None and problem.target_scale[1] > 0:
+        mu = largest_mu(budget.epsilon, budget.delta) if budget and budget.delta > 0 else None
+        centred = mean_share(mu, 1.0)
     if isinstance(loss, Network):
         assert clip is not None
         start = post(initial_state_at, initial_network(loss, problem), clip=clip)
@@ -201,8 +230,11 @@ def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str)
             most=min(most, 2.0),
         )
         start = post(initial_state_of, chosen, width=problem.width * loss.outputs)
+    if centred:
+        total, noise = released_target_sum(problem, target, free, weight, centred)
+        units = {"half": problem.target_scale[1], "radius": radius, "rate": settings.rate}
+        start = post(started_at_mean, start, total, noise, expected, spread, **units)
     scaling: tuple[Released[Any], ...] = ()
-    smoothness = scaled_smoothness(problem, loss, settings)
     if smoothness is None:
         rate = settings.learning_rate or default_rate(loss, settings)
     else:
@@ -215,9 +247,11 @@ def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str)
         rows = rows if settings.rate >= 1 else rows.sample(settings.rate)
         return descent_round(rows, radius, loss, settings, state, expected, free, scaling)
 
-    return post(
-        mean_of_last, repeat(step, settings.steps, problem.rows, start=start), radius=radius
-    )
+    end = repeat(step, settings.steps, problem.rows, start=start)
+    if not centred:
+        return post(mean_of_last, end, radius=radius)
+    own = {"steps": settings.steps, "learning_rate": rate, "momentum": settings.momentum}
+    return post(mean_or_start, end, start, *scaling, **own, radius=radius)
 
 
 def initial_clip(problem: Linear, loss: Loss | Network, settings: Descent) -> float | None:
@@ -515,12 +549,13 @@ def step_scaling(
 
     Returns
     -------
-    Eigenvalues of M without rho, eigenvectors, and the damping.
+    Eigenvalues of M without rho, those of h G_+ alone, eigenvectors, and the damping.
     """
     values, basis = nonnegative_spectrum(np.asarray(moments, dtype=np.float64) / square)
     edge = spectral_edge(float(sigma) / square, len(values))
-    values = smoothness * (values + MOMENTS_RIDGE * edge + (1 - rate) / rate)
-    return {"values": values, "basis": basis, "damping": damping}
+    curvature = smoothness * values
+    values = curvature + smoothness * (MOMENTS_RIDGE * edge + (1 - rate) / rate)
+    return {"values": values, "curvature": curvature, "basis": basis, "damping": damping}
 
 
 @reads_only
@@ -575,7 +610,9 @@ def gradient_step(
         # the sum over all rows that this round's is expected to be, and its noise; 1e-300 keeps
         # the quotient finite where neither data nor noise is left
         gradient = np.asarray(total).reshape(-1, len(values)) * (scale / rate)
-        rho = scaling["damping"] * sigma * scale / rate
+        noise_of_round = sigma * scale / rate
+        state = {**state, "noise": noise_of_round}
+        rho = scaling["damping"] * noise_of_round
         # columns of a few scores: of the transposes OpenBLAS takes three quarters of the time
         along = basis.T @ np.ascontiguousarray(gradient.T) / (values + rho + 1e-300)[:, None]
         mean = (basis @ along).T.reshape(-1)
@@ -628,6 +665,119 @@ def adaptive_clipping_step(
     after = gradient_step(state, total, expected, sigma, scaling, scale=None, **constants)
     share = min(max(float(short) / expected, -1.0), 2.0)
     return {**after, "clip": min(max(clip * math.exp(-following * (share - quantile)), 1e-9), 1e9)}
+
+
+def released_target_sum(
+    problem: Linear, target: str, free: str, weight: float, share: float
+) -> tuple[Released[float], Released[float]]:
+    """Return the sum of the targets less the middle of their bounds, and its noise's deviation.
+
+    It is released with a share of the total cost in mu^2.
+    """
+    middle, _ = problem.target_scale
+    query = (problem.table[target] - middle).sum()
+    spread = math.sqrt((1 - share) / share) * weight * query_sensitivity(query, problem.table)
+    total = query.release(Gaussian(sigma=Free(free, weight=spread)), name="target_sum")
+    return total, parameter(total, "sigma")
+
+
+def started_at_mean(
+    state: dict[str, Any],
+    total: float,
+    sigma: float,
+    expected: float,
+    spread: float,
+    *,
+    half: float,
+    radius: float,
+    rate: float,
+) -> dict[str, Any]:
+    """Return the state before the first round, where it predicts the mean for every row.
+
+    The mean is shrunk towards the middle of the bounds (`boosted_ssp.shrunk_mean`).
+
+    Parameters
+    ----------
+    state
+        Of zeros.
+    total, sigma
+        The noisy sum of the targets less the middle of their bounds, and its noise.
+    expected, spread
+        The number of rows to expect in a round, and the noise of the number of all rows.
+    half
+        Half of the width of the target's bounds.
+    radius
+        The largest norm of a row.
+    rate
+        The probability with which a row is in a round.
+    """
+    v = np.zeros(len(np.asarray(state["v"])))
+    # rows are divided by R, and so is their 1
+    v[0] = radius * shrunk_mean(total / half, sigma / half, expected / rate, spread)
+    return {**state, "v": v, "mean": v}
+
+
+def noise_variances(
+    values: Any, divisors: Any, noise: float, *, steps: int, learning_rate: float, momentum: float
+) -> Any:
+    """Return the variance that noise alone gives the mean of the last half of a descent's rounds.
+
+    Along an eigenvector of the matrix of second derivatives, of value H, a round is linear:
+    ``d = (H v + noise) / M``, ``u <- momentum u + d``, ``v <- v - learning_rate (d + momentum u)``.
+    The covariance of v, u and the mean follows from round to round.
+
+    Parameters
+    ----------
+    values, divisors
+        H and M, shapes (d,).
+    noise
+        The deviation of a round's noise.
+    steps, learning_rate, momentum
+        Of the descent.
+    """
+    contraction, added = values / divisors, noise / divisors
+    count = len(contraction)
+    zero, one = np.zeros(count), np.ones(count)
+    own = learning_rate * (1 + momentum)
+    v = np.stack([one - own * contraction, -learning_rate * momentum**2 * one, zero], axis=1)
+    u = np.stack([contraction, momentum * one, zero], axis=1)
+    entry = np.stack([-own * added, added, zero], axis=1)
+    spread = np.zeros((count, 3, 3))
+    for number in range(1, steps + 1):
+        weight = 1 / max(number - steps // 2, 1)
+        mean = weight * v + (1 - weight) * np.array([0.0, 0.0, 1.0])
+        move = np.stack([v, u, mean], axis=1)
+        jump = entry.copy()
+        jump[:, 2] = weight * entry[:, 0]
+        spread = move @ spread @ np.swapaxes(move, 1, 2) + jump[:, :, None] * jump[:, None, :]
+    return spread[:, 2, 2]
+
+
+def mean_or_start(
+    state: dict[str, Any],
+    start: dict[str, Any],
+    scaling: dict[str, Any],
+    *,
+    steps: int,
+    learning_rate: float,
+    momentum: float,
+    radius: float,
+) -> Any:
+    """Return the mean of the last half of the rounds' parameters, as far as it is no noise.
+
+    What the rounds added to the start is shrunk by the share of its size that noise alone explains
+    (James and Stein 1961), in the norm of errors of predictions.
+    """
+    noise = float(state["noise"])
+    divisors = np.asarray(scaling["values"]) + float(scaling["damping"]) * noise + 1e-300
+    curvature = np.asarray(scaling["curvature"])
+    own: dict[str, Any] = {"steps": steps, "learning_rate": learning_rate, "momentum": momentum}
+    variances = noise_variances(curvature, divisors, noise, **own)
+    begun = np.asarray(start["v"])
+    added = np.asarray(state["mean"]) - begun
+    size = float(np.sum(curvature * (np.asarray(scaling["basis"]).T @ added) ** 2))
+    kept = max(0.0, 1 - float(np.sum(curvature * variances)) / max(size, 1e-300))
+    return (begun + kept * added) / radius
 
 
 def mean_of_last(state: dict[str, Any], *, radius: float) -> Any:

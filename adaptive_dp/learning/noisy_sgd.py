@@ -96,7 +96,7 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
         )
         weights = self.weights(table, class_noise(table, settings, self.free))
         problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
-        theta = descend(problem, loss, settings, self.free)
+        theta = descend(problem, loss, settings, self.free, target=self.target, budget=budget)
         theta = checked(problem, loss, settings, self.target, theta, self.free, budget)
         # a linear model's parameters go back to data units, a network's stay as they are
         return learned_model(problem, loss, theta)
