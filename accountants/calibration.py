@@ -30,6 +30,9 @@ FINEST = 1e-14
 _NEAREST = 1e-300
 """The gap of a cost above the target whose logarithm is the target's."""
 
+_NEAR = 0.05
+"""Where the first value's cost is so near to the target, the tightest accountant there is kept."""
+
 
 @frozen
 class Point:
@@ -167,7 +170,9 @@ def _outward(search: Search, points: Sequence[Point], side: int) -> Point:
     step = 1.1 * abs(last.gap / slope) if slope and math.isfinite(last.gap) else math.log(2.0)
     # steps at least double once the prediction has failed often, so the walk ends
     least = 0.3 * last_step if len(finite) > 1 and len(points) < 4 else 2 * last_step
-    position = last.position + side * min(max(step, least, 1e-6), max(2.0, 4 * last_step))
+    # nor is a step of use that is far less than the digits asked for
+    step = max(step, least, 1e-6, search.digits / 5)
+    position = last.position + side * min(step, max(2.0, 4 * last_step))
     value = search.value(position)
     # a step that rounds to nothing moves by one integer
     if search.integer and value == last.value:
@@ -434,13 +439,21 @@ class _Trial:
 
     def choose_accountant(self, search: Search, begin: float) -> float:
         """Keep the accountant that is tightest near the target, and return a value near it."""
+        # which is tightest does not change over so little
+        if abs(gap(self.cost(begin), search.target)) <= _NEAR:
+            return self._keep(begin)
         # roughly first, with all accountants; then finely with the tightest alone
         near = boundary(evolve(search, digits=max(1e-2, search.digits)), begin)
         if near is not None:
-            # answers of other values may come from other accountants: only this one is kept
-            self.accountants = (self.answer(near.value).accountant,)
-            self.answers = {near.value: self.answer(near.value)}
-        return begin if near is None else near.value
+            return self._keep(near.value)
+        return begin
+
+    def _keep(self, value: float) -> float:
+        """Keep the accountant that is tightest at a value, and return the value."""
+        # answers of other values may come from other accountants: only this one is kept
+        self.accountants = (self.answer(value).accountant,)
+        self.answers = {value: self.answer(value)}
+        return value
 
     def calibration(self, value: float) -> Calibration:
         """Return what is certified at a value that was tried."""

@@ -124,8 +124,11 @@ def skipping_negligible(profile: Profile) -> Profile:
         lower, upper = np.zeros(len(order)), np.zeros(len(order))
         start, count = 0, 4
         while start < len(order):
+            # far beyond the first of them the profile may be negligible, and dear to ask for
+            far = max(1.0, 4 * float(epsilons[order[start]]))
             part = order[start : start + count]
-            start += count
+            part = part[epsilons[part] <= far]
+            start += len(part)
             beyond, upper[part] = negligible[0]
             asked = part[epsilons[part] < beyond]
             if len(asked):

@@ -244,8 +244,10 @@ class TestRun:
         assert "NOT FOR RELEASE" in seen.pop()
 
     def test_a_release_writes_report_and_certificate(
-        self, files: Path, capsys: pytest.CaptureFixture[str]
+        self, files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        for section in ("_curves", "_what_if"):  # which take seconds; the demo writes them
+            monkeypatch.setattr(pages, section, lambda *_: None)
         data = f"people={files / 'people.csv'}"
         page, paper = files / "page.html", files / "paper.json"
         arguments = ["run", str(files / "cli_plan_one.py"), "--data", data]
@@ -642,38 +644,50 @@ class TestArguments:
         assert "delta must be" in capsys.readouterr().err
 
 
-def test_the_demo_from_start_to_verdict(tmp_path: Path) -> None:
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "adaptive_dp", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-
-    done = call("demo", "--out", str(tmp_path), "--json")
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """Where the demo wrote its files, and what it printed: in a process of its own."""
+    folder = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "adaptive_dp", "demo", "--out", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == DONE, done.stderr
-    result = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(certificate_schema()).validate(result["certificate"])
-    assert result["certificate"]["claim"]["epsilon"] <= 2
-    assert np.isfinite(result["values"]["mean_income"])
-    assert (tmp_path / "demo-report.html").stat().st_size > 1000
-    paper = tmp_path / "demo-certificate.json"
-    assert call("verify", str(paper)).returncode == DONE
-    paper.write_text(paper.read_text().replace('"rows": 5', '"rows": 1'))
-    assert main(["verify", str(paper)]) == FAILS
+    return folder, done.stdout, done.stderr
 
 
-def test_the_demo_answers_first_in_forty_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_demo_from_start_to_verdict(demo: tuple[Path, str, str]) -> None:
+    folder, _, _ = demo
+    paper, changed = folder / "demo-certificate.json", folder / "changed.json"
+    certificate = json.loads(paper.read_text())
+    jsonschema.Draft202012Validator(certificate_schema()).validate(certificate)
+    assert certificate["claim"]["epsilon"] <= 2
+    assert (folder / "demo-report.html").stat().st_size > 1000
+    assert main(["verify", str(paper)]) == DONE
+    changed.write_text(paper.read_text().replace('"rows": 5', '"rows": 1'))
+    assert main(["verify", str(changed)]) == FAILS
+
+
+def test_the_demo_prints_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["demo", "--out", str(tmp_path)]) == DONE
-    printed = capsys.readouterr()
-    lines = printed.out.splitlines()
-    assert len(lines) + len(printed.err.splitlines()) <= 40
+    for section in ("_curves", "_what_if"):  # which take seconds; `demo` writes them
+        monkeypatch.setattr(pages, section, lambda *_: None)
+    assert main(["demo", "--out", str(tmp_path), "--json"]) == DONE
+    result = json.loads(out(capsys))
+    jsonschema.Draft202012Validator(certificate_schema()).validate(result["certificate"])
+    assert np.isfinite(result["values"]["mean_income"])
+
+
+def test_the_demo_answers_first_in_forty_lines(demo: tuple[Path, str, str]) -> None:
+    _, printed, said_beside = demo
+    lines = printed.splitlines()
+    assert len(lines) + len(said_beside.splitlines()) <= 40
     assert lines[0].split() == ["output", "value", "95%", "interval"]
-    assert "health_by_age[poor, [45, 70]]" in printed.out
-    assert "spending_quartiles[0.25]" in printed.out
+    assert "health_by_age[poor, [45, 70]]" in printed
+    assert "spending_quartiles[0.25]" in printed
     (said,) = [line for line in lines if line.startswith("Promised to each person of people")]
     assert "(up to 5 rows)" in said
     assert "7.390-fold, but for a chance of 1 in 1,000,000" in said  # exp(2) = 7.38905...
-    assert "accountant" not in printed.out
+    assert "accountant" not in printed
 
 
 def test_run_prints_the_rest_where_it_is_asked_for(

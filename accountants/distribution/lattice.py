@@ -291,7 +291,8 @@ def epsilon(spends: Spends, delta: float, *, spread: bool = True) -> Bounds:
         raise InapplicableError(
             f"a lattice of {LENGTH} losses cannot resolve delta = {delta} for {count} mechanisms"
         )
-    return bracket(lower if plan.is_tight else 0.0, upper)
+    # of a loose pair the lower end is its own, and shows that no other method is needed
+    return bracket(min(lower, upper), upper)
 
 
 def profile(
@@ -702,6 +703,9 @@ _TIMES = 8
 _NARROW = 1e-8
 """A bracket of epsilon that is relatively narrower needs no longer transform."""
 
+_NARROW_OF_LOOSE = 1e-7
+"""One of pairs that are bounds alone, of which only the upper end is used."""
+
 
 _NARROWER = 3e-7
 """A bracket of delta that is relatively narrower needs none either."""
@@ -729,8 +733,9 @@ def scattered(spends: Spends, delta: float, known: Bounds) -> Bounds | None:
         capped, lost = plan.up_to(upper, math.log(delta))
         if before - upper <= 0.01 * (upper - lower):
             break
+    enough = _NARROW if plan.is_tight else _NARROW_OF_LOOSE
     for size in _SIZES:
-        if not lower < upper or upper - lower <= _NARROW * (1 + upper):
+        if not lower < upper or upper - lower <= enough * (1 + upper):
             break
         lower, upper = _narrowed(capped, delta, delta - lost, size, lower, upper)
         capped, lost = plan.up_to(upper, math.log(delta))

@@ -255,6 +255,13 @@ class ObjectivePerturbation(WeightedLearner[Model]):
             return Sequential([fits, Spend(GaussianLoss(check))]) if check else fits
 
         alone = count == 1 and not counted and not check
+        # near the solution: the noise's part of epsilon, as if all noise were one Gaussian; each
+        # model's bound is so many times that Gaussian's profile (`accountants.losses`)
+        times = 2 * change.both if change.both > 2 else change.both
+        less = max(delta * float(times) ** -count, 1e-300)
+        alike = largest_mu(noise_epsilon * count * change.rows, less)
+        square = (alike * alike - check * check) / count
+        begin = change.both * limits.lipschitz / math.sqrt(square) if square > 0 else 0.0
         try:
             # all models in one budget, by the accountant that certifies them
             fit = calibrate(
@@ -263,7 +270,7 @@ class ObjectivePerturbation(WeightedLearner[Model]):
                 delta=delta,
                 accountant=None if alone else [Distribution(), Renyi()],
                 cost="decreasing",
-                start=limits.lipschitz,
+                start=begin or limits.lipschitz,
                 between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
                 digits=1e-10 if alone else 1e-3,
             )

@@ -361,3 +361,17 @@ class TestSharing:
         two = {"a": gaussian_sum, "b": gaussian_sum}
         with pytest.raises(DomainError, match="'b'"):
             share(two, {"a": 1.0, "b": 1e-30}, epsilon=1, delta=1e-2, accountant=GaussianDP())
+
+
+def test_a_start_at_the_solution_needs_few_costs() -> None:
+    def term(sigma: float) -> Term:
+        return Repeated(Spend(Gaussian(mu=1 / sigma)), 10)
+
+    both = [Renyi(), GaussianDP()]
+    near = calibrate(term, epsilon=1.0, delta=1e-6, accountant=both, start=13.36, digits=1e-3)
+    far = calibrate(term, epsilon=1.0, delta=1e-6, accountant=both, start=1.0, digits=1e-3)
+    # of several accountants the tightest is kept from the first value on
+    assert near.accountant == far.accountant == "gaussian"
+    assert near.evaluations <= 5 < far.evaluations
+    assert near.value == pytest.approx(far.value, rel=2e-3)
+    assert 0.998 <= near.epsilon.upper <= 1.0

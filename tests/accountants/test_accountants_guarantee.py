@@ -32,7 +32,7 @@ from accountants import (
     certify,
     plot,
 )
-from accountants.guarantee import Guarantee, knots, maximize
+from accountants.guarantee import Guarantee, knots, maximize, skipping_negligible
 from accountants.loss import PrivacyLoss
 from accountants.numerics import Array, Bounds
 
@@ -368,3 +368,19 @@ def test_knots_are_outward() -> None:
         eps = abs(mp.mpf(float(log_t)))
         delta = mp.ncdf(mp.mpf("0.5") - eps) - mp.exp(eps) * mp.ncdf(-mp.mpf("0.5") - eps)
         assert low <= min(1, t) * (1 - delta) <= high
+
+
+def test_epsilons_far_beyond_the_curve_are_not_asked() -> None:
+    asked: list[float] = []
+
+    def profile(epsilons: Array) -> tuple[Array, Array]:
+        asked.extend(epsilons.tolist())
+        return np.exp(-epsilons * epsilons), np.exp(-epsilons * epsilons)
+
+    # delta is below 1e-18 from 6.5 on: one step of the grid goes there, not all of it
+    points = np.geomspace(1e-5, 700.0, 30)
+    lower, upper = skipping_negligible(profile)(points)
+    assert max(asked) < 20
+    assert (lower <= np.exp(-points * points)).all()
+    assert (upper >= np.exp(-points * points)).all()
+    assert (upper - lower <= 1e-18).all()

@@ -10,8 +10,10 @@ import pytest
 from scipy.special import ndtr
 
 from accountants import (
+    Distribution,
     DomainError,
     Gaussian,
+    Guarantee,
     ObjectivePerturbation,
     Pure,
     Repeated,
@@ -19,6 +21,8 @@ from accountants import (
     Spend,
     certify,
 )
+from accountants.distribution import lattice
+from accountants.numerics import Bounds
 from accountants.testing import check
 
 EPSILONS = np.array([-2.0, -0.7, -0.2, 0.0, 0.05, 0.2, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0])
@@ -255,6 +259,19 @@ def test_every_accountant_answers_or_says_why_not() -> None:
     alone = certify(Spend(ObjectivePerturbation(0.05, 0.01)), delta=1e-6)
     assert many["distribution"].bounds.upper < 8 * alone["distribution"].bounds.upper
     assert many["distribution"].bounds.upper > Gaussian(0.05 * math.sqrt(8)).epsilon_at(1e-6).upper
+
+
+@pytest.mark.parametrize("case", [(0.2, 0.1, 1, 1), (0.18, 0.1, 2, 1), (1.2, 0.1, 1, 3)])
+def test_one_lattice_is_as_tight_as_the_finest(case: tuple[float, float, int, int]) -> None:
+    # where no second lattice is asked the first is as good, with a release beside it
+    mu, determinant, rows, count = case
+    fit = ObjectivePerturbation(mu, determinant, rows, mu / 400)
+    spends = [(fit.pair(), count), (Gaussian(0.05).pair(), 1)]
+    term = Sequential([Repeated(Spend(fit), count), Spend(Gaussian(0.05))])
+    finest = lattice.scattered(spends, 1e-7, Bounds(0.0, 100.0))
+    assert finest is not None
+    assert finest.upper - finest.lower < 1e-7 * finest.upper
+    assert Guarantee(term, Distribution()).epsilon(delta=1e-7).upper <= finest.upper * (1 + 1e-7)
 
 
 def test_bad_parameters_are_refused() -> None:
