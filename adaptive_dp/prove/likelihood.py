@@ -71,8 +71,8 @@ def log_ratio(
 
     Of densities, where the function returns numbers that depend on noise; where a density jumps,
     its value at the very output is that of no event: look at outputs beside it. The result is
-    rounded from exact sums of exponentials; nothing is sampled. With Gaussian or geometric noise it is what
-    the ratio is at least, by proven bounds (`probability` has both of them).
+    rounded from exact sums of exponentials; nothing is sampled. With Gaussian or geometric noise it
+    is what the ratio is at least, by proven bounds (`probability` has both of them).
 
     Parameters
     ----------
