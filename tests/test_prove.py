@@ -1561,6 +1561,26 @@ def test_laws_of_integers_beside_real_noise() -> None:
     assert prove.log_ratio(tied, verdict.at, verdict.neighbor, verdict.output) == verdict.loss
 
 
+@pytest.mark.slow
+def test_a_density_that_jumps_refutes_nothing_at_the_jump() -> None:
+    """One geometric noise covers the move, whatever real noise is beside it: 1/2, as proved.
+
+    At whole outputs each tie ``l == 0`` or ``l == 2`` is of a path that has no probability, so that
+    the sum of densities there is less than on either side.
+    """
+
+    def split(answers: Any, noise: Any) -> Any:
+        apart, test, moved = noise.laplace(1), noise.laplace(1), noise.geometric(2)
+        if answers[0] + test <= 0:
+            return answers[0] + apart + moved
+        if apart < 0 or 0 < apart < 2 or apart > 2:
+            return answers[0] + apart + moved
+        return 7
+
+    verdict = prove.prove(split, answers=1, neighbors="each", epsilon=0.55)
+    assert not isinstance(verdict, prove.Refuted), str(verdict)
+
+
 def test_losses_are_the_floats_next_to_them() -> None:
     """Far from 0 the two probabilities have hundreds of digits."""
 

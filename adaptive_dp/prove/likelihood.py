@@ -69,9 +69,10 @@ def log_ratio(
 ) -> float:
     """Return the logarithm of the ratio of an output's probabilities at two answers, exactly.
 
-    Of densities, where the function returns numbers that depend on noise. The result is rounded
-    from exact sums of exponentials; nothing is sampled. With Gaussian or geometric noise it is what
-    the ratio is at least, by proven bounds (`probability` has both of them).
+    Of densities, where the function returns numbers that depend on noise; where a density jumps,
+    its value at the very output is that of no event: look at outputs beside it. The result is
+    rounded from exact sums of exponentials; nothing is sampled. With Gaussian or geometric noise it
+    is what the ratio is at least, by proven bounds (`probability` has both of them).
 
     Parameters
     ----------
