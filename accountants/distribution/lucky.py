@@ -78,6 +78,9 @@ _LEFT = 1e-12
 _FORGOTTEN = 46.0
 """Of a sum of large losses a share of e^-46 under its tilted law is bounded, not computed."""
 
+_PAST = 60.0
+"""Nor of losses at which ``e^{-tilt l}`` is e^-60 of what it is at epsilon."""
+
 _LITTLE = 1e-10
 """Numbers of large steps that together add less than this share are bounded alone."""
 
@@ -495,6 +498,10 @@ class _Split:
         masses, error, scale, lost = self.large.sum_of(side, k, tilt)
         moved = k * self.large.base[side]
         start = epsilon - moved - side * 8 * UNIT * (epsilon + abs(moved))
+        # far above epsilon e^{-tilt l} leaves nothing of masses that are 1 in all
+        count = math.ceil((max(start, 0.0) + _PAST / tilt) / h)
+        if count < len(masses):
+            masses, lost = masses[:count], 1 + 1e-9
         some = self.small.bounds(self.times - k, start, len(masses), tilt)
         exponents = log_choices + scale - tilt * h * np.arange(len(masses))
         # masses are within `error` of the truth
