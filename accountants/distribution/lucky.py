@@ -498,19 +498,21 @@ class _Split:
         masses, error, scale, lost = self.large.sum_of(side, k, tilt)
         moved = k * self.large.base[side]
         start = epsilon - moved - side * 8 * UNIT * (epsilon + abs(moved))
-        # far above epsilon e^{-tilt l} leaves nothing of masses that are 1 in all
+        # far above epsilon e^{-tilt l} leaves nothing of masses that are 1 in all, as a rule
         count = math.ceil((max(start, 0.0) + _PAST / tilt) / h)
-        if count < len(masses):
-            masses, lost = masses[:count], 1 + 1e-9
-        some = self.small.bounds(self.times - k, start, len(masses), tilt)
-        exponents = log_choices + scale - tilt * h * np.arange(len(masses))
-        # masses are within `error` of the truth
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.maximum(masses + side * error, 0.0)) + exponents
-        part = float(np.exp(np.minimum(logs, 700.0)) @ some[0 if side < 0 else 1])
-        if side > 0 and lost > 0:
+        for last in (count, len(masses)) if count < len(masses) else (len(masses),):
+            left_out = lost if last == len(masses) else 1 + 1e-9
+            some = self.small.bounds(self.times - k, start, last, tilt)
+            exponents = log_choices + scale - tilt * h * np.arange(last)
+            # masses are within `error` of the truth
+            with np.errstate(divide="ignore"):
+                logs = np.log(np.maximum(masses[:last] + side * error, 0.0)) + exponents
+            part = float(np.exp(np.minimum(logs, 700.0)) @ some[0 if side < 0 else 1])
             # those left out count at most as often as the last one, where D is at most 1
-            part += math.exp(min(math.log(lost) + float(exponents[-1]), 700.0))
+            beyond = left_out and math.exp(min(math.log(left_out) + float(exponents[-1]), 700.0))
+            if beyond <= _LITTLE * part / 10:
+                break
+        part += beyond if side > 0 else 0.0
         size = abs(log_choices) + abs(scale) + tilt * h * len(masses)
         return part * (1 + side * UNIT * (8000 + 16 * k + 8 * size + len(masses)))
 

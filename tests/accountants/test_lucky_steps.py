@@ -19,6 +19,7 @@ from accountants.distribution import contour, lucky
 from accountants.losses.cut_sample import CutSample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.sampling import SampledGaussianPair
+from accountants.numerics import Bounds
 
 
 @pytest.fixture(autouse=True)
@@ -197,6 +198,14 @@ def test_a_lucky_step_leaves_no_width(sigma: float, rate: float, times: int, del
     bounds = measure(steps, Distribution(), delta=delta).bounds
     assert bounds is not None
     assert bounds.upper - bounds.lower <= 1e-6 * bounds.upper
+
+
+def test_sums_of_large_losses_that_lie_on_both_sides_of_epsilon() -> None:
+    """Their tilted law has next to nothing at epsilon: what lies far above it counts."""
+    pair = SampledGaussianPair(GaussianPair(1.0966421834717162), 6.324994748880072e-06)
+    bounds = lucky.epsilon(((pair, 1804),), 5.843552622253526e-178, Bounds(0.0, 26.0))
+    assert bounds is not None
+    assert bounds.upper - bounds.lower <= 2e-4 * bounds.upper
 
 
 def test_what_is_left_of_a_law_has_less_mass() -> None:
