@@ -514,7 +514,7 @@ class _Split:
                 break
         part += beyond if side > 0 else 0.0
         size = abs(log_choices) + abs(scale) + tilt * h * len(masses)
-        return part * (1 + side * UNIT * (8000 + 16 * k + 8 * size + len(masses)))
+        return float(part * (1 + side * UNIT * (8000 + 16 * k + 8 * size + len(masses))))
 
     def _capped(self, epsilon: float) -> tuple[float, float]:
         """Return bounds of what steps above the top add."""
