@@ -486,11 +486,11 @@ class _Support:
 
 def _contiguous(composed: Composition, place: Place, left: float) -> _Support | None:
     """Return all nodes up to where the moments have decayed for good; None where they do not."""
-    cut = _cut(composed, place, left)
+    step = 2 * math.pi / place.period
+    cut = _cut(composed, place, left, _NODES * step)
     if cut is None:
         return None
     last, tail = cut
-    step = 2 * math.pi / place.period
     count = max(8, math.ceil(last / step))
     if count > _NODES:
         return None
@@ -657,11 +657,13 @@ _DEEP = 15.0
 """Nodes whose moduli lie so many nats below what the tail may leave are left out."""
 
 
-def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, float] | None:
+def _cut(
+    composed: Composition, place: Place, wanted: float, most: float = math.inf
+) -> tuple[float, float] | None:
     """Return T, and the log of a bound of the integrand's rest beyond it, at most ``wanted``.
 
     ``sum_j sup decay(T_j) (1/T_j - 1/T_{j+1}) / pi`` over rising T_j from T; None where it is
-    nowhere small enough.
+    nowhere small enough. A T above ``most`` is of no use: it may be None there as well.
     """
     # K(c) is about c (1 + c) variance / 2, of a pair whose moments are 1 at 0 and at -1: a guess of
     # scale
@@ -677,6 +679,7 @@ def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, flo
         ends = np.asarray(first * multiples, dtype=np.float64)
         falls = decay(place.tilt, ends)
         if falls is None:
+            most = math.inf  # what decays at once takes no longer than the question whether it does
             continue
         # the integral of 1 / t^2 over octave j, which bounds 1 / |z (z + 1)|; decay at its left end
         # bounds |M|
@@ -687,7 +690,24 @@ def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, flo
         enough = np.flatnonzero(tails <= wanted)
         if len(enough):
             return float(ends[enough[0]]), float(tails[enough[0]])
+        if most < math.inf:
+            if _lasts(composed, place.tilt, most, wanted):
+                return None
+            most = math.inf  # asked once
     return None
+
+
+def _lasts(composed: Composition, tilt: float, most: float, wanted: float) -> bool:
+    """Whether the moment at ``c + iT`` is so large that no end up to T leaves little enough.
+
+    It is below every bound of the decay from such an end on, and an octave of these has at least
+    .17 of 1 / T.
+    """
+    found = composed.log_moment(np.array([tilt, tilt + 1j * most], dtype=np.complex128))
+    if found is None or not np.isfinite(found[1]).all():
+        return False
+    fall = float(found[0][1].real - found[0][0].real - found[1].sum())
+    return fall > wanted + math.log(most * math.pi / 0.17)
 
 
 _FEW_TIMES = 400.0

@@ -448,7 +448,7 @@ class _Plan:
 
     @cached_property
     def _coarse(self) -> tuple[Array, Array]:
-        return coarse_cumulants(self.cumulant, self._width())
+        return coarse_cumulants(self._width())
 
     def _width(self) -> float:
         return max(self.span[1] - self.span[0], 1e-300)

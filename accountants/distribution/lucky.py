@@ -64,7 +64,7 @@ _COARSE, _FINE = 2**11, 2**14
 """Cells of large losses, to find about where epsilon is and to bound it."""
 
 _LONGEST = 2**20
-"""No longer transform than this of sums of large losses."""
+"""Cells times the number of large steps are at most this, up to 12 of these."""
 
 _NODES = 2**11
 """A line of the small losses has no more nodes than this."""
@@ -74,6 +74,12 @@ _TAILS = 2e-12
 
 _LEFT = 1e-12
 """What is neglected is about this share of delta."""
+
+_FORGOTTEN = 46.0
+"""Of a sum of large losses a share of e^-46 under its tilted law is bounded, not computed."""
+
+_PAST = 60.0
+"""Nor of losses at which ``e^{-tilt l}`` is e^-60 of what it is at epsilon."""
 
 _LITTLE = 1e-10
 """Numbers of large steps that together add less than this share are bounded alone."""
@@ -215,8 +221,7 @@ class _Small:
         steep
             What is weighted with D rises by about ``e^{steep e}``.
         """
-        j = np.arange(count)
-        points = np.asarray(start - self.step * j, dtype=np.float64)
+        points = np.asarray(start - self.step * np.arange(count), dtype=np.float64)
         log_p, log_q = (m * each for each in self.log_masses)
         # P_s^m - e^e Q_s^m, whose logs are known within _TAILS of themselves
         slack = _TAILS * -(log_p + log_q) + 16 * UNIT
@@ -233,8 +238,9 @@ class _Small:
             marks = np.unique(np.linspace(first, last, 257).astype(int))
             right, left = (self.chernoff(m, points[marks], side) for side in (1, -1))
             some = slice(first, last + 1)
-            after = np.searchsorted(marks, j[some], side="left")
-            before = np.searchsorted(marks, j[some], side="right") - 1
+            number = np.arange(len(marks))
+            after = np.repeat(number, np.diff(marks, prepend=first - 1))
+            before = np.repeat(number, np.diff(marks, append=last + 1))
             bound = high[some] + np.exp(added[some]) * left[before]
             best[some] = np.minimum(best[some], np.minimum(bound * (1 + 1e-13), right[after]))
             # between far right and far left the contour integral
@@ -292,16 +298,18 @@ class _Large:
 
     def log_moment(self, c: Array) -> Array:
         """Return upper bounds of the log of ``int e^{cl} nu(dl)``."""
-        masses = self.masses[1]
-        losses = self.base[1] + self.step * np.arange(len(masses))
+        # rows of masses at e^{c h b}, b < 64, then the rows' logs: no exponential for each of both
+        rows = -(-len(self.masses[1]) // 64)
+        masses = np.append(self.masses[1], np.zeros(rows * 64 - len(self.masses[1])))
+        within = np.exp(np.outer(self.step * np.arange(64), c))
         with np.errstate(divide="ignore"):
-            logs = np.log(masses)
-        result = np.empty(len(c))
-        for i, each in enumerate(c.tolist()):
-            exponents = logs + each * losses
-            most = float(exponents.max())
-            result[i] = most + math.log(float(np.exp(exponents - most).sum()))
-        wrong = 1e-11 * (1 + np.abs(result) + c * losses[-1])
+            logs = np.log(masses.reshape(rows, 64) @ within)
+        losses = self.base[1] + 64 * self.step * np.arange(rows)
+        exponents = logs + np.outer(losses, c)
+        most = exponents.max(axis=0)
+        result = most + np.log(np.exp(exponents - most).sum(axis=0))
+        # of c times a loss a few units, of a row's sum 70
+        wrong = 1e-11 * (1 + np.abs(result) + c * (losses[-1] + 64 * self.step))
         return np.asarray(result + wrong, dtype=np.float64)
 
     @cached_property
@@ -314,11 +322,23 @@ class _Large:
         tilts, moments = self._moments
         return float(tilts[int(np.argmin(k * moments - tilts * epsilon))])
 
-    def sum_of(self, side: int, k: int, tilt: float) -> tuple[Array, float, float]:
+    def sum_of(self, side: int, k: int, tilt: float) -> tuple[Array, float, float, float]:
         """Return the masses of the sum of k losses, at index j over ``e^{scale - tilt h j}``.
 
-        Each is within the second number returned; the third is the scale.
+        Each is within the second number returned; the third is the scale. Those that are left out
+        have larger indices, and add up to at most the last.
         """
+        key = side, k, tilt
+        if key not in self._sums:
+            self._sums[key] = self._sum_of(side, k, tilt)
+        return self._sums[key]
+
+    @cached_property
+    def _sums(self) -> dict[tuple[int, int, float], tuple[Array, float, float, float]]:
+        """Return what is known of sums: nearby epsilons ask for the same."""
+        return {}
+
+    def _sum_of(self, side: int, k: int, tilt: float) -> tuple[Array, float, float, float]:
         masses, t = self.masses[side], tilt * self.step
         with np.errstate(divide="ignore"):
             logs = np.log(masses) + t * np.arange(len(masses))
@@ -328,13 +348,42 @@ class _Large:
         scale = k * (most + math.log(total))
         # of weights that add up to 1, -w log w among them; and of their transforms
         one = 4 * UNIT * (40 + abs(most) + t * len(masses))
+        weights = tilted / total
         if k == 1:
-            return tilted / total, one, scale
-        size = 1 << math.ceil(math.log2(length))
-        spectrum = power(np.fft.rfft(tilted / total, size), k)
+            return weights, one, scale, 0.0
+        # what lies beyond adds up to `lost` at most, and so much more is where a shorter transform
+        # has it come round again
+        reach = _reach(logs - most - math.log(total), k)
+        length, lost = min((length, 0.0), (reach, math.exp(-_FORGOTTEN)))
+        size = _smooth(length)
+        spectrum = power(np.fft.rfft(weights, size), k)
         found = np.maximum(np.fft.irfft(spectrum, size)[:length], 0.0)
         one += transform_error(size) + 8 * UNIT
-        return found, (k * one + transform_error(size)) * (1 + 1e-9), scale
+        return found, (k * one + transform_error(size) + lost) * (1 + 1e-9), scale, lost
+
+
+def _reach(logs: Array, k: int) -> int:
+    """Return an index from which on k-fold convolutions of weights are ``e^-_FORGOTTEN`` at most.
+
+    By Chernoff's bound their sum from N on is at most ``G(s)^k e^{-s N}``, with
+    ``G(s) = sum_j w_j e^{s j}``, for any s > 0.
+
+    Parameters
+    ----------
+    logs
+        Of weights w that add up to 1, within 1 / (2 k).
+    """
+    j, weights = np.arange(len(logs)), np.exp(logs)
+    mean = float(weights @ j)
+    variance = max(float(weights @ (j * j)) - mean * mean, 1.0)
+    least = k * (len(logs) - 1) + 1
+    # about the best s of a normal law, and some beside it
+    for s in (math.sqrt(2 * _FORGOTTEN / (k * variance)) * np.array([0.7, 1.0, 1.5, 2.5])).tolist():
+        exponents = logs + s * j
+        largest = float(exponents.max())
+        moment = largest + math.log(float(np.exp(exponents - largest).sum()))
+        least = min(least, math.ceil((k * moment + _FORGOTTEN + 1) / s))
+    return max(least, len(logs))
 
 
 def _large(
@@ -417,8 +466,8 @@ class _Split:
     epsilon: float
     small: _Small | None = None
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        """Return bounds of the hockey-stick."""
+    def delta(self, epsilon: float, side: int = 0) -> tuple[float, float]:
+        """Return bounds of the hockey-stick: both, or only the upper (side 1) or lower (-1)."""
         assert self.small is not None
         n = self.times
         least, most = self._capped(epsilon)
@@ -433,31 +482,39 @@ class _Split:
         order = np.argsort(-logs)
         rest = np.append(np.cumsum(np.exp(np.minimum(logs[order][::-1], 0.0)))[::-1], 0.0)
         for done, k in enumerate((order + 1).tolist()):
-            if rest[done] <= _LITTLE * least:
+            if rest[done] <= _LITTLE * (most if side > 0 else least):
                 most += float(rest[done]) * (1 + 1e-9)
                 break
-            low, high = self._with(k, epsilon)
+            low = self._with(k, epsilon, -1) if side <= 0 else 0.0
+            high = self._with(k, epsilon, 1) if side >= 0 else 0.0
             least, most = least + low, most + high
-        return max(0.0, least * (1 - 1e-13)), min(1.0, most * (1 + 1e-13))
+        low, high = max(0.0, least * (1 - 1e-13)), min(1.0, most * (1 + 1e-13))
+        return low if side <= 0 else 0.0, high if side >= 0 else 1.0
 
-    def _with(self, k: int, epsilon: float) -> tuple[float, float]:
-        """Return bounds of what k large steps add."""
+    def _with(self, k: int, epsilon: float, side: int) -> float:
+        """Return an upper (side 1) or a lower (-1) bound of what k large steps add."""
         assert self.small is not None
         tilt, log_choices, h = self.large.tilt(k, epsilon), self._log_choices[k], self.large.step
-        ends = {}
-        for side in (1, -1):
-            masses, error, scale = self.large.sum_of(side, k, tilt)
-            moved = k * self.large.base[side]
-            start = epsilon - moved - side * 8 * UNIT * (epsilon + abs(moved))
-            some = self.small.bounds(self.times - k, start, len(masses), tilt)
-            exponents = log_choices + scale - tilt * h * np.arange(len(masses))
+        masses, error, scale, lost = self.large.sum_of(side, k, tilt)
+        moved = k * self.large.base[side]
+        start = epsilon - moved - side * 8 * UNIT * (epsilon + abs(moved))
+        # far above epsilon e^{-tilt l} leaves nothing of masses that are 1 in all, as a rule
+        count = math.ceil((max(start, 0.0) + _PAST / tilt) / h)
+        for last in (count, len(masses)) if count < len(masses) else (len(masses),):
+            left_out = lost if last == len(masses) else 1 + 1e-9
+            some = self.small.bounds(self.times - k, start, last, tilt)
+            exponents = log_choices + scale - tilt * h * np.arange(last)
             # masses are within `error` of the truth
             with np.errstate(divide="ignore"):
-                logs = np.log(np.maximum(masses + side * error, 0.0)) + exponents
+                logs = np.log(np.maximum(masses[:last] + side * error, 0.0)) + exponents
             part = float(np.exp(np.minimum(logs, 700.0)) @ some[0 if side < 0 else 1])
-            size = abs(log_choices) + abs(scale) + tilt * h * len(masses)
-            ends[side] = part * (1 + side * UNIT * (8000 + 16 * k + 8 * size + len(masses)))
-        return ends[-1], ends[1]
+            # those left out count at most as often as the last one, where D is at most 1
+            beyond = left_out and math.exp(min(math.log(left_out) + float(exponents[-1]), 700.0))
+            if beyond <= _LITTLE * part / 10:
+                break
+        part += beyond if side > 0 else 0.0
+        size = abs(log_choices) + abs(scale) + tilt * h * len(masses)
+        return float(part * (1 + side * UNIT * (8000 + 16 * k + 8 * size + len(masses))))
 
     def _capped(self, epsilon: float) -> tuple[float, float]:
         """Return bounds of what steps above the top add."""
@@ -545,7 +602,7 @@ def _backward(mu: float, rate: float, times: int) -> tuple[Array, Array]:
 
 
 def _split(
-    mu: float, rate: float, times: int, epsilon: float, share: float, cells: int
+    mu: float, rate: float, times: int, epsilon: float, share: float, cells: int, longest: int = 0
 ) -> _Split | None:
     """Return a split for epsilons up to one; None where there is none of use.
 
@@ -555,6 +612,8 @@ def _split(
         About how many of the steps are large.
     cells
         Of large losses; twice as many where their masses fall steeply.
+    longest
+        Fewer large steps than this need not be tried as the most that are added up.
     """
     top = epsilon + _room(mu, rate, times, epsilon)
     x = np.linspace(-8.0, 40.0, 4801)
@@ -578,9 +637,9 @@ def _split(
         scores = moments - grid * epsilon + contour.chernoff_factor(grid)
     tilt = float(grid[int(np.nanargmin(np.where(np.isnan(scores), np.inf, scores)))])
     larges: dict[int, _Large | None] = {}
-    for longest in (4, 6, 8, 12, 16, 24):
+    for longest in (each for each in (4, 6, 8, 12, 16, 24) if each >= longest):
         twice = tilt * top > 30 and longest <= 8
-        most = min(cells * (2 if twice else 1), _LONGEST // longest - 2)
+        most = min(cells * (2 if twice else 1), _LONGEST // min(longest, 12) - 2)
         if most not in larges:
             larges[most] = _large(mu, rate, cut, top, tilt, most)
         large, some = larges[most], min(longest, times - 1)
@@ -657,14 +716,20 @@ _WANTED = 4e-7
 
 
 def _best(
-    mu: float, rate: float, times: int, epsilon: float, shares: Sequence[float], cells: int
+    mu: float,
+    rate: float,
+    times: int,
+    epsilon: float,
+    shares: Sequence[float],
+    cells: int,
+    longest: int = 0,
 ) -> tuple[float, _Split, tuple[float, float]] | None:
     """Return the share whose bounds at ``epsilon`` are narrowest, its split, and those bounds."""
     best: tuple[float, float, _Split, tuple[float, float]] | None = None
     for number, share in enumerate(shares):
         if number >= 3 and best is not None:
             break
-        found = _split(mu, rate, times, epsilon, share, cells)
+        found = _split(mu, rate, times, epsilon, share, cells, longest)
         if found is None:
             continue
         low, high = found.delta(epsilon)
@@ -702,13 +767,14 @@ def epsilon(spends: Sequence[tuple[Pair, int]], delta: float, known: Bounds) -> 
         rough = _best(*found, at, _SHARES, _COARSE)
         if rough is None or at == upper or rough[2][1] <= delta:
             break
-    shares, cells, slope = _SHARES[:1], _FINE, 1.0
+    shares, cells, slope, longest = _SHARES[:1], _FINE, 1.0, 0
     if rough is not None:
         lower, upper, slope, width = _root(*rough[1:], delta, lower, upper, slope, rough=True)
         # the width falls as the square of the step does
         more = math.sqrt(width / (_WANTED * slope)) if 0 < width < 10 else 1.0
         shares, cells = rough[:1], _COARSE * min(max(8, math.ceil(more)), 64)
-    best = _best(*found, upper, shares, cells) if lower <= upper else None
+        longest = rough[1].longest
+    best = _best(*found, upper, shares, cells, longest) if lower <= upper else None
     if best is not None:
         lower, upper, *_ = _root(*best[1:], delta, lower, upper, slope, rough=False)
     return Bounds(lower, upper) if lower <= upper else None
@@ -763,7 +829,7 @@ def _root(
     for side in (-1, 1):
         end = at * math.exp((logs[0 if side < 0 else 1] - log_delta) / slope + side * spare)
         if lower < end < min(upper, split.epsilon):
-            low, high = split.delta(end)
+            low, high = split.delta(end, side)
             if side > 0 and math.log(max(high, 1e-320)) <= log_delta - slack:
                 upper = end
             elif side < 0 and low > 0 and math.log(low) > log_delta + slack:

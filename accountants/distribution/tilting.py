@@ -147,29 +147,45 @@ def _sketch(pair: Pair, low: float, high: float) -> tuple[Array, Array]:
     return losses, np.log(p)
 
 
-def coarse_cumulants(sum_: Cumulant, scale: float) -> tuple[Array, Array]:
-    """Return tilts of all sizes and K there: the same ones for any score."""
+def coarse_cumulants(scale: float) -> tuple[Array, Array]:
+    """Return tilts of all sizes, the same ones for any score, and NaN for each K not asked yet."""
     grid = np.geomspace(1e-4, 1e10, 220) / scale
-    with np.errstate(all="ignore"):
-        return grid, sum_(grid)
+    return grid, np.full(len(grid), np.nan)
 
 
 def best_tilt(
     sum_: Cumulant, score: Callable[[Array, Array], Array], coarse: tuple[Array, Array]
 ) -> tuple[float, float]:
     """Return the c > 0 of least ``score(c, K(c))``, and that score, from `coarse_cumulants` on."""
-    best = least = 0.0
     grid, cumulants = coarse
-    # a grid, refined around its best point; any c gives a valid bound, so no optimum is needed
-    for i in range(3):
-        with np.errstate(all="ignore"):
-            cumulants = cumulants if i == 0 else sum_(grid)
-            values = score(grid, cumulants)
-        values = np.where(np.isnan(values), np.inf, values)
-        at = int(np.argmin(values))
-        best, least = float(grid[at]), float(values[at])
+    # ever finer around the best point; any c gives a valid bound, so no optimum is needed
+    near, at = np.arange(0, len(grid), 16), 0
+    for stride in (4, 1, 0):
+        missing = near[np.isnan(cumulants[near])]
+        if len(missing):
+            with np.errstate(all="ignore"):
+                cumulants[missing] = sum_(grid[missing])
+        at = int(near[_least(score, grid[near], cumulants[near])[0]])
+        if stride:
+            near = np.arange(max(0, at - 4 * stride), min(len(grid), at + 4 * stride + 1), stride)
+    best = least = 0.0
+    for _ in range(2):
         grid = np.geomspace(grid[max(0, at - 1)], grid[min(len(grid) - 1, at + 1)], 33)
+        with np.errstate(all="ignore"):
+            at, least = _least(score, grid, sum_(grid))
+        best = float(grid[at])
     return best, least
+
+
+def _least(
+    score: Callable[[Array, Array], Array], grid: Array, cumulants: Array
+) -> tuple[int, float]:
+    """Return where the score is least, and that score."""
+    with np.errstate(all="ignore"):
+        values = score(grid, cumulants)
+    values = np.where(np.isnan(values), np.inf, values)
+    at = int(np.argmin(values))
+    return at, float(values[at])
 
 
 def best_window(

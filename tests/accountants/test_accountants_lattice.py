@@ -20,7 +20,7 @@ from profiles import examples
 import accountants as acc
 from accountants import special
 from accountants.definitions import gdp_epsilon
-from accountants.distribution import Distribution, convolution, lattice
+from accountants.distribution import Distribution, convolution, lattice, tilting
 from accountants.distribution.discretisation import Grid, Law, law_above, law_below
 from accountants.distribution.lattice import epsilon, profile
 from accountants.errors import DomainError, InapplicableError
@@ -702,3 +702,21 @@ def test_results_are_kept_up_to_so_many_bytes() -> None:
     zeros(10_000)  # the last one is kept, however large
     assert zeros(10_000) is zeros(10_000)
     assert made == [*range(100, 201), 10_000]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_the_best_tilt_of_a_normal_loss(scale: float) -> None:
+    """``(m^2 c (c + 1) / 2 + a) / c`` is least at ``c = sqrt(2 a) / m``."""
+    coarse = tilting.coarse_cumulants(scale)
+    asked: list[int] = []
+
+    def cumulant(c: Array) -> Array:
+        asked.append(len(c))
+        return (scale * c) * (scale * (c + 1)) / 2
+
+    for a in (1e-3, 20.0, 200.0):
+        best, least = tilting.best_tilt(cumulant, lambda c, k, a=a: (k + a) / c, coarse)  # type: ignore[misc]
+        truth = math.sqrt(2 * a) / scale
+        assert best == pytest.approx(truth, rel=0.01)
+        assert least == pytest.approx(scale**2 * (truth + 0.5), rel=1e-3)
+    assert sum(asked) < 3 * 66 + 90

@@ -19,6 +19,7 @@ from accountants.distribution import contour, lucky
 from accountants.losses.cut_sample import CutSample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.sampling import SampledGaussianPair
+from accountants.numerics import Bounds
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +124,39 @@ def test_all_splits_agree(share: float, epsilon: float) -> None:
     assert high <= low * (1 + 1e-3)
 
 
+@pytest.mark.parametrize("side", [1, -1])
+def test_large_losses_are_convolved(side: int) -> None:
+    """Sums of k large losses, and what is left out of them, against plain convolutions."""
+    split = lucky._split(2.0, 1e-4, 1000, 50.0, 0.1, 2**11)
+    assert split is not None
+    large, left_out = split.large, 0
+    masses = large.masses[side]
+    for k in (1, 2, 6):
+        tilt = large.tilt(k, 50.0)
+        found, error, scale, lost = large.sum_of(side, k, tilt)
+        raised = masses * np.exp(tilt * large.step * (np.arange(len(masses)) - len(masses)))
+        one, truth = raised / raised.sum(), np.ones(1)
+        for _ in range(k):
+            truth = np.convolve(truth, one)
+        assert np.abs(found - truth[: len(found)]).max() <= error <= 1e-12
+        assert truth[len(found) :].sum() <= lost <= 1e-19
+        left_out += len(truth) - len(found)
+        of_one = math.log(raised.sum()) + tilt * large.step * len(masses)
+        assert scale == pytest.approx(k * of_one, rel=1e-12)
+    assert left_out > 4 * len(masses)
+
+
+def test_moments_of_large_losses_are_bounded() -> None:
+    split = lucky._split(1.0, 1e-3, 300, 8.0, 0.1, 2**11)
+    assert split is not None
+    large = split.large
+    losses = large.base[1] + large.step * np.arange(len(large.masses[1]))
+    orders = np.array([0.01, 1.0, 30.0, 60.0])
+    truth = [math.log(large.masses[1] @ np.exp(c * losses)) for c in orders.tolist()]
+    assert np.all(large.log_moment(orders) >= truth)
+    assert large.log_moment(orders) == pytest.approx(truth, rel=1e-9)
+
+
 def test_small_losses_are_convolved() -> None:
     """``D_m`` on a lattice is that of a convolution, left, right and in the middle."""
     split = lucky._split(1 / 0.7, 1e-3, 100, 0.3, 0.1, 2**12)
@@ -164,6 +198,14 @@ def test_a_lucky_step_leaves_no_width(sigma: float, rate: float, times: int, del
     bounds = measure(steps, Distribution(), delta=delta).bounds
     assert bounds is not None
     assert bounds.upper - bounds.lower <= 1e-6 * bounds.upper
+
+
+def test_sums_of_large_losses_that_lie_on_both_sides_of_epsilon() -> None:
+    """Their tilted law has next to nothing at epsilon: what lies far above it counts."""
+    pair = SampledGaussianPair(GaussianPair(1.0966421834717162), 6.324994748880072e-06)
+    bounds = lucky.epsilon(((pair, 1804),), 5.843552622253526e-178, Bounds(0.0, 26.0))
+    assert bounds is not None
+    assert bounds.upper - bounds.lower <= 2e-4 * bounds.upper
 
 
 def test_what_is_left_of_a_law_has_less_mass() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import accountants as acc
-from accountants.distribution import Distribution, _directions_of, _one_way, rare
+from accountants.distribution import Distribution, _directions_of, _one_way, contour, rare
 from accountants.losses.cut_sample import CutSample, cut_log_moment
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.sampled_gaussians import log_moments_of_each
@@ -317,3 +317,17 @@ def test_a_delta_a_little_less_than_the_probability_of_taking_part_has_a_narrow_
         x = mpmath.log(1 + mpmath.expm1(epsilon) / mpmath.mpf(1e-8)) / 20 + 10
         missed = mpmath.ncdf(x - 20) + mpmath.exp(epsilon) * mpmath.ncdf(-x) / 1e-8
         assert abs(missed / share - 1) < 1e-5
+
+
+@pytest.mark.parametrize("most", [3.0, 30.0, 3000.0])
+@pytest.mark.parametrize("noise", [0.06, 0.2, 0.6])
+def test_no_end_of_use_is_missed(noise: float, most: float) -> None:
+    """Where a moment far out says that no end up to there is enough, none is."""
+    rates = (0.001, 0.01, 0.1)
+    spends = tuple((SampledGaussianPair(GaussianPair(1 / noise), rate), 9) for rate in rates)
+    composed = contour.Composition(families=((SampledGaussianPair, spends),))
+    place = contour.Place(0.5, float(composed.upper(np.array([0.5]))[0]), 100.0, ())
+    for wanted in (-1.0, -4.0, -30.0):
+        every = contour._cut(composed, place, wanted)
+        found = contour._cut(composed, place, wanted, most)
+        assert found == every or (found is None and (every is None or every[0] > most))
