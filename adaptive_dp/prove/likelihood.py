@@ -195,7 +195,7 @@ def delta(
 
 
 def delta_of(
-    program: Program, answers: Sequence[Any], neighbor: Sequence[Any], epsilon: float
+    program: Program, answers: Sequence[Any], neighbor: Sequence[Any], epsilon: float | Fraction
 ) -> tuple[Fraction, Fraction]:
     """Return bounds of the delta of a program that returns constants, between two vectors."""
     members: dict[str, list[tuple[Group, Sequence[Fraction]]]] = {}
