@@ -53,6 +53,7 @@ from adaptive_dp.prove.alignment import (
     in_integers,
     written_twice,
 )
+from adaptive_dp.prove.cells import NOTHING, Enclosed, enclosed, exponential
 from adaptive_dp.prove.exact import (
     Form,
     Inequality,
@@ -62,9 +63,8 @@ from adaptive_dp.prove.exact import (
     shown_number,
     value_of,
 )
-from adaptive_dp.prove.likelihood import delta_of
-from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, unroll
-from adaptive_dp.prove.program import Test as Branch
+from adaptive_dp.prove.laws import NoLaw, logarithm
+from adaptive_dp.prove.program import Draw, Leaf, Program, ProgramError, Way, unroll
 from adaptive_dp.prove.verdicts import (
     Neighbors,
     Proved,
@@ -82,8 +82,9 @@ from adaptive_dp.prove.verdicts import (
 )
 
 ZERO = Fraction(0)
-MOST_LOOKED_AT = 6
-"""So many pairs of answers are looked at for the lower end of a largest delta."""
+MOST_LOOKED_AT, MOST_CUT = 36, 64
+"""So many pairs of answers are looked at for the lower end of a largest delta, twice; and into so
+many cells what is returned is cut."""
 
 
 def concentrated(
@@ -713,7 +714,11 @@ def _one_move(
 def _lower_end(
     program: Program, groups: Sequence[Group], relation: Adjacency, epsilon: Fraction
 ) -> tuple[float, tuple[Fraction, ...] | None, tuple[Fraction, ...] | None]:
-    """Return the largest delta that two vectors of answers are seen to need."""
+    """Return the largest delta that two vectors of answers are seen to need.
+
+    They are looked for at points of the groups and half a move before them, and then one answer
+    after the other is moved.
+    """
     if written_twice(groups):
         return 0.0, None, None  # what is cut below would tell apart what may be one output
     plain = attrs.evolve(relation, rounded=())
@@ -725,60 +730,140 @@ def _lower_end(
             start[: program.answers] for g in groups for start, _ in starts_of(program, g)
         )
     )
-    best: tuple[float, Any, Any] = (0.0, None, None)
-    pairs = itertools.islice(itertools.product(starts, moves), MOST_LOOKED_AT)
-    for at, move in pairs:
-        neighbor = tuple(x + d for x, d in zip(at, move, strict=True))
-        cut = attrs.evolve(program, root=_cut(program, at, neighbor, epsilon))
+    best: tuple[Fraction, Any, Any] = (ZERO, None, None)
+    growth = exponential(epsilon)
+    paths = program.paths()
+    # where nothing is compared nothing depends on where the answers are
+    anywhere = not program.rounded and not any(path.conditions for path in paths)
+    shifts = (ZERO,) if whole or anywhere else (ZERO, Fraction(1, 2))
+    starts = starts[:1] if anywhere else starts
+    tries = itertools.product(moves, starts, shifts)
+    for move, start, shift in itertools.islice(tries, MOST_LOOKED_AT):
+        at = tuple(x - shift * d for x, d in zip(start, move, strict=True))
+        best = max(best, _between(program, paths, at, move, epsilon, growth), key=lambda b: b[0])
+    steps = () if whole or anywhere else (Fraction(1, 2), Fraction(1, 4), Fraction(1, 8))
+    places = list(itertools.product(steps, range(program.answers), (1, -1)))
+    for step, i, sign in places[:MOST_LOOKED_AT]:
+        if best[1] is not None:
+            move = tuple(y - x for x, y in zip(best[1], best[2], strict=True))
+            at = tuple(x + sign * step * abs(move[i]) * (i == j) for j, x in enumerate(best[1]))
+            best = max(
+                best, _between(program, paths, at, move, epsilon, growth), key=lambda b: b[0]
+            )
+    return max(math.nextafter(float(best[0]), 0.0), 0.0), best[1], best[2]
+
+
+def _between(
+    program: Program,
+    paths: Sequence[Way],
+    at: tuple[Fraction, ...],
+    move: Move,
+    epsilon: Fraction,
+    growth: tuple[Fraction, Fraction],
+) -> tuple[Fraction, tuple[Fraction, ...], tuple[Fraction, ...]]:
+    """Return what delta two vectors of answers need at least, in the worse of both directions."""
+    neighbor = tuple(x + d for x, d in zip(at, move, strict=True))
+    found = ZERO
+    for one, other in ((at, neighbor), (neighbor, at)):
         try:
-            low, _ = delta_of(cut, at, neighbor, epsilon)
-        except DeclarationError:  # its law is not found
-            continue
-        below = math.nextafter(float(low), 0.0)
-        if below > best[0]:
-            best = below, at, neighbor
-    return best
+            found = max(found, _one_way(program, paths, one, other, epsilon, growth))
+        except NoLaw:  # of what is returned
+            break
+    return found, at, neighbor
 
 
-def _cut(
-    program: Program, at: Sequence[Fraction], neighbor: Sequence[Fraction], epsilon: Fraction
-) -> Node:
-    """Return a program's tree that releases of each number whether it is above a bound.
+def _one_way(
+    program: Program,
+    paths: Sequence[Way],
+    one: Sequence[Fraction],
+    other: Sequence[Fraction],
+    epsilon: Fraction,
+    growth: tuple[Fraction, Fraction],
+) -> Fraction:
+    r"""Return a lower bound of the sum of what P is above :math:`e^\epsilon Q`.
 
-    One bound for each place of an output, whatever the path is: it is a function of what is
-    released, which does not show the path.
+    Of a function of what is returned: the constants, and of each number between which bounds it
+    is. The bounds are the same for each output, whatever the path is, which nobody sees.
     """
-    bounds: dict[tuple[str, int], Fraction] = {}
-    here, there = (
-        {f"q{i}": x for i, x in enumerate(program.extended(where))} for where in (at, neighbor)
-    )
+    here, there = (program.extended(where) for where in (one, other))
+    points = [{f"q{i}": x for i, x in enumerate(where)} for where in (here, there)]
+    outputs: dict[str, list[Way]] = {}
+    for path in paths:
+        outputs.setdefault(path.leaf.skeleton, []).append(path)
+    total = ZERO
+    for skeleton, its in outputs.items():
+        its_forms = its[0].leaf.forms
+        size = ZERO  # what numbers must lose beside the constants
+        if its_forms:
+            whole = [
+                sum((_law(path, skeleton, (), where) for path in its), NOTHING)
+                for where in (here, there)
+            ]
+            if not whole[0].low > 0 or not whole[1].low > 0:
+                ratio = ZERO
+            else:
+                ratio = Fraction(float(logarithm(whole[0].low / whole[1].low)))
+            size = epsilon - ratio
+        cuts = _cuts(its[0], points, size, len(its))
+        for cell in itertools.product(*(range(len(bounds) + 1) for _, bounds in cuts)):
+            laws = []
+            for where in (here, there):
+                law = NOTHING
+                for path in its:
+                    conditions = []
+                    for (weights, bounds), k in zip(cuts, cell, strict=True):
+                        form: Form = {}
+                        for j, weight in weights.items():
+                            form = plus(form, scaled(path.leaf.forms[j], weight))
+                        if k > 0:
+                            conditions.append(Inequality(plus(form, {"1": -bounds[k - 1]}), True))
+                        if k < len(bounds):
+                            below = plus(scaled(form, -1), {"1": bounds[k]})
+                            conditions.append(Inequality(below, False))
+                    law += _law(path, skeleton, conditions, where)
+                laws.append(law)
+            total += max(laws[0].low - growth[1] * laws[1].high, ZERO)
+    return total
 
-    def leaf(node: Leaf, draws: Mapping[str, Draw], done: tuple[bool, ...]) -> Node:
-        if len(done) == len(node.forms):
-            return Leaf(f"({node.skeleton!r}, {done})", ())
-        form = node.forms[len(done)]
-        low, high = sorted(value_of(form, point) for point in (here, there))
-        rest = [draws[name] for name in form if name in draws]
-        bound = (low + high) / 2
-        if high > low and rest:
-            scale, size = max(draw.scale for draw in rest), Fraction(epsilon)
-            if all(draw.kind == "gaussian" for draw in rest):
-                bound += scale**2 * size / (high - low)
-            else:  # where the ratio of two densities is e^epsilon
-                bound = min(high, bound + scale * size / 2)
-        bound = bounds.setdefault((node.skeleton, len(done)), bound)
-        condition = Inequality(plus(form, {"1": -bound}), True)
-        if set(condition.form) <= {"1"}:
-            return leaf(node, draws, (*done, condition.form.get("1", ZERO) > 0))
-        yes, no = (leaf(node, draws, (*done, side)) for side in (True, False))
-        return Branch(condition, yes, no)
 
-    def walked(node: Node, draws: Mapping[str, Draw]) -> Node:
-        if isinstance(node, Leaf):
-            return leaf(node, draws, ())
-        if isinstance(node, Draw):
-            return attrs.evolve(node, then=walked(node.then, {**draws, f"v{node.index}": node}))
-        yes, no = (None if each is None else walked(each, draws) for each in (node.yes, node.no))
-        return attrs.evolve(node, yes=yes, no=no)
+def _law(
+    path: Way, skeleton: str, conditions: Sequence[Inequality], where: Sequence[Fraction]
+) -> Enclosed:
+    """Return the probability of a path, with conditions on what it returns."""
+    region = (*path.conditions, *conditions)
+    return enclosed(Group((), path.draws, Leaf(skeleton, ()), region), where, ())
 
-    return walked(program.root, {})
+
+def _cuts(
+    path: Way, points: Sequence[Mapping[str, Fraction]], size: Fraction, paths: int
+) -> list[tuple[dict[int, Fraction], list[Fraction]]]:
+    """Return sums of the returned numbers, by weights, and bounds by which each of them is cut.
+
+    One sum of all numbers with Gaussian noise alone, where the ratio of their densities is e^size;
+    of others each by itself, between its values at both points.
+    """
+    draws = {f"v{draw.index}": draw for draw in path.draws}
+    normal: dict[int, Fraction] = {}
+    threshold = size
+    others: dict[int, list[Fraction]] = {}
+    for j, form in enumerate(path.leaf.forms):
+        first, second = (value_of(form, point) for point in points)
+        its = [draws[name] for name in form if name in draws]
+        if first == second:
+            continue
+        if its and all(draw.kind == "gaussian" for draw in its):
+            # the logarithm of the ratio is (first - second) (y - middle) / variance, summed over j
+            variance = sum((form[f"v{d.index}"] ** 2 * d.scale**2 for d in its), ZERO)
+            normal[j] = (first - second) / variance
+            threshold += normal[j] * (first + second) / 2
+        else:  # densities of Laplace noise have one ratio beyond both values
+            others[j] = sorted((first, second)) if its else [(first + second) / 2]
+    cells, times = 2, paths * (2 if normal else 1)
+    while others and cells < 12 and (cells + 2) ** len(others) * times <= MOST_CUT:
+        cells += 1
+    found = [({j: Fraction(1)}, ends) for j, ends in others.items()]
+    for _, ends in found:
+        if len(ends) == 2:
+            low, high = ends
+            ends[:] = [low + (high - low) * Fraction(k, cells - 1) for k in range(cells)]
+    return [(normal, [threshold]), *found] if normal else found

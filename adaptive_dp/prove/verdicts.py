@@ -274,7 +274,8 @@ def prove(
     neighbors
         ``"each"``: every answer moves by at most the radius; ``"one"``: one answer moves, or
         several within an l1 ball (where the function rounds answers, or what it releases jumps with
-        them, one alone: many small moves would each move a rounded number by 1); ``"together"``:
+        them, one alone: many small moves would each move a rounded number by 1; and one alone with
+        geometric noise and a radius above 1); ``"together"``:
         all move up, or all down. Or a list of boxes, each with a pair (low, high) for each answer,
         or a number r for (-r, r): they differ by a
         move in one of the boxes, in either direction.
