@@ -1796,6 +1796,8 @@ def test_forged_proofs_of_a_delta_are_refused() -> None:
         _set(["losses"], []),
         lambda d: d["losses"].append(["0", 1]),
         lambda d: d.pop("alone"),
+        lambda d: d.update(loop={}),  # which would be read as a claim for every length
+        lambda d: d.update(rho="1/8"),
         lambda d: d.update({"alone": not d["alone"]}),
     ]
     mixed = [
@@ -1826,6 +1828,34 @@ def test_forged_proofs_of_a_delta_are_refused() -> None:
     assert checker.check({**coarse, "delta": "0.2"}) == Fraction(1, 2)
     with pytest.raises(dp.DeclarationError, match="one epsilon and delta"):
         ProvedProgram(1.0, json.dumps(everything))
+
+
+def test_random_changes_of_a_proof_of_a_delta_claim_no_less() -> None:
+    """Whatever is accepted of the same program and claim has a delta that two vectors need."""
+    found = prove.largest_delta(released_if_far, answers=2, epsilon=0.5)
+    good = json.loads(json.dumps(found.document))
+    chosen = random.Random(7)
+    values = ["0", "1", "-1", "1/2", "2", "1/3", 0, 1, 2, True, None, {}, [], "laplace", "each"]
+    accepted = 0
+    for _ in range(300):
+        forged = copy.deepcopy(good)
+        for _ in range(chosen.choice([1, 1, 2])):
+            at: Any = forged
+            while True:
+                key = chosen.choice(list(at) if isinstance(at, dict) else list(range(len(at))))
+                if not (isinstance(at[key], dict | list) and at[key]) or chosen.random() < 0.1:
+                    break
+                at = at[key]
+            at[key] = chosen.choice(values)
+        try:
+            checker.check(forged)
+        except checker.ProofError:
+            continue
+        same = all(forged[k] == good[k] for k in ("program", "neighbors", "radii", "epsilon"))
+        if same and "delta" in forged and "rho" not in forged:
+            accepted += 1
+            assert Fraction(forged["delta"]) >= Fraction(found.low)
+    assert accepted > 2
 
 
 def test_a_claimed_delta() -> None:

@@ -596,10 +596,12 @@ def _check_delta(document: Mapping[str, Any]) -> Fraction:
 
 
 def _check(document: Mapping[str, Any]) -> Fraction:
+    if "delta" in document:
+        # who reads a document tells from its keys what it claims
+        require(not document.keys() & {"rho", "laws", "loop"}, "one claim in a document")
+        return _check_delta(document)
     if "rho" in document:
         return _check_concentrated(document)
-    if "delta" in document:
-        return _check_delta(document)
     epsilon = exact(document["epsilon"])
     require(epsilon >= 0, "epsilon is not negative")
     if document["neighbors"] == "domain":
