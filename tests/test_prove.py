@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import attrs
 import mpmath
 import numpy as np
 import prove_programs as programs
@@ -1483,14 +1484,13 @@ def test_integers_by_enumeration(
     masses = [np.exp(-np.abs(reach) / b) for b in draws]
     masses = [m / m.sum() for m in masses]
 
+    v = [reach.reshape([-1 if j == i else 1 for j in range(len(draws))]) for i in range(len(draws))]
+    weight = masses[0].reshape(-1, *[1] * (len(draws) - 1))
+    for i in range(1, len(draws)):
+        weight = weight * masses[i].reshape([-1 if j == i else 1 for j in range(len(draws))])
+
+    @functools.cache
     def law_at(q: tuple[float, ...]) -> np.ndarray:
-        v = [
-            reach.reshape([-1 if j == i else 1 for j in range(len(draws))])
-            for i in range(len(draws))
-        ]
-        weight = masses[0].reshape(-1, *[1] * (len(draws) - 1))
-        for i in range(1, len(draws)):
-            weight = weight * masses[i].reshape([-1 if j == i else 1 for j in range(len(draws))])
         if len(draws) == 3:
             hits = [q[i] + v[i + 1] >= v[0] for i in range(2)]
             events = [hits[0], ~hits[0] & hits[1], ~hits[0] & ~hits[1]]
@@ -1862,14 +1862,18 @@ def test_a_claimed_delta() -> None:
     """Proved, refuted by two neighbours, or open between the two."""
     least = prove.largest_delta(released_if_far, answers=2, epsilon=0.5)
     assert least.holds
-    for delta, holds, word in ((0.3, True, "PROVED"), (0.1, False, "REFUTED"), (None, True, "PR")):
-        found = prove.largest_delta(released_if_far, answers=2, epsilon=0.5, delta=delta)
-        assert found.holds is holds
-        assert str(found).startswith(word)
-    between = (least.low + least.high) / 2
-    found = prove.largest_delta(released_if_far, answers=2, epsilon=0.5, delta=between)
-    assert found.holds is None
-    assert str(found).startswith("UNDECIDED")
+    found = prove.largest_delta(released_if_far, answers=2, epsilon=0.5, delta=0.1)
+    assert found.holds is False
+    between = (least.delta + Fraction(least.low)) / 2
+    for claim, holds, word in (
+        (Fraction(3, 10), True, "PROVED"),
+        (found.claim, False, "REFUTED"),
+        (between, None, "UNDECIDED"),
+        (None, True, "PROVED"),
+    ):
+        claimed = attrs.evolve(least, claim=claim)
+        assert claimed.holds is holds
+        assert str(claimed).startswith(word)
     with pytest.raises(dp.DeclarationError, match="delta must be"):
         prove.largest_delta(released_if_far, answers=2, epsilon=0.5, delta=math.nan)
 
