@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import attrs
 import mpmath
 import numpy as np
 import prove_programs as programs
@@ -25,6 +26,8 @@ from scipy import stats
 from scipy.integrate import quad
 
 import adaptive_dp as dp
+from accountants import Guarantee, Laplace, Sequential, Spend
+from accountants.losses.gaussian import GaussianBound
 from adaptive_dp import prove
 from adaptive_dp.cli.main import main
 from adaptive_dp.noise import SeededStream
@@ -34,6 +37,7 @@ from adaptive_dp.prove.alignment import Group, groups_of
 from adaptive_dp.prove.compare import compare
 from adaptive_dp.prove.exact import Inequality, contradiction, maximize
 from adaptive_dp.prove.laws import NoLaw, bounds, law
+from adaptive_dp.prove.mechanism import ProvedProgram
 from adaptive_dp.prove.program import Draw, Leaf, Program
 from adaptive_dp.prove.program import Test as Branch
 
@@ -1480,14 +1484,13 @@ def test_integers_by_enumeration(
     masses = [np.exp(-np.abs(reach) / b) for b in draws]
     masses = [m / m.sum() for m in masses]
 
+    v = [reach.reshape([-1 if j == i else 1 for j in range(len(draws))]) for i in range(len(draws))]
+    weight = masses[0].reshape(-1, *[1] * (len(draws) - 1))
+    for i in range(1, len(draws)):
+        weight = weight * masses[i].reshape([-1 if j == i else 1 for j in range(len(draws))])
+
+    @functools.cache
     def law_at(q: tuple[float, ...]) -> np.ndarray:
-        v = [
-            reach.reshape([-1 if j == i else 1 for j in range(len(draws))])
-            for i in range(len(draws))
-        ]
-        weight = masses[0].reshape(-1, *[1] * (len(draws) - 1))
-        for i in range(1, len(draws)):
-            weight = weight * masses[i].reshape([-1 if j == i else 1 for j in range(len(draws))])
         if len(draws) == 3:
             hits = [q[i] + v[i + 1] >= v[0] for i in range(2)]
             events = [hits[0], ~hits[0] & hits[1], ~hits[0] & ~hits[1]]
@@ -1737,10 +1740,162 @@ def test_the_largest_delta_of_mixed_programs(epsilon: float) -> None:
                 ]
         assert max(deltas) <= found.high + 1e-12
         assert found.low <= found.high
-        if program is not vector_and_sum:  # whose grid is coarse
-            assert found.low <= max(deltas) * 1.01 + 1e-6
+        assert found.at is not None
+        assert found.neighbor is not None
+        # what the two vectors need, exactly; and the best of the grid is hardly more
+        one, other = (law_at(tuple(map(float, q))) for q in (found.at, found.neighbor))
+        its = {o: mu * abs(float(found.at[1] - found.neighbor[1])) for o, mu in mus.items()}
+        if program is not vector_and_sum:
+            exact = max(mixture_delta(*each, its, epsilon) for each in ((one, other), (other, one)))
+            assert exact * 0.999 - 1e-9 <= found.low <= exact + 1e-12
+        assert found.low >= max(deltas) * (0.9 if program is vector_and_sum else 0.99)
         if program is sum_beside_test:  # one test of Laplace noise is less than randomized response
             assert max(deltas) > found.high * 0.8
+
+
+def test_the_delta_of_a_composition() -> None:
+    """The checker's own sums: against integrals, the normal law of another library, and a PLD."""
+    for x in (Fraction(0), Fraction(1, 3), Fraction(-7, 2), Fraction(-12), Fraction(5)):
+        low, high = (Fraction(end, checker.UNIT) for end in checker.normal(x))
+        assert low < high < low + Fraction(1, 10**100)
+        with mpmath.workdps(40):
+            assert abs(mpmath.mpf(low.numerator) / low.denominator - mpmath.ncdf(float(x))) < 1e-16
+    assert checker.normal(Fraction(-37)) == (0, 1)
+    for x in (0.25, -3.5, 40.0, -500.0):
+        low, high = checker.exponential(Fraction(x))
+        with mpmath.workdps(400):
+            assert (
+                mpmath.mpf(low) / checker.UNIT <= mpmath.exp(x) <= mpmath.mpf(high) / checker.UNIT
+            )
+    # randomized response beside a normal number; and by the accountants' own bounds
+    p = math.e / (1 + math.e)
+    truth = mixture_delta({0: p, 1: 1 - p}, {0: 1 - p, 1: p}, {0: 0.5, 1: 0.5}, 0.7)
+    found = checker.largest_delta([(Fraction(1), 1)], Fraction(1, 2), Fraction(7, 10))
+    assert float(found) == pytest.approx(truth, rel=1e-12)
+    losses = [Laplace(0.5), Laplace(1 / 3), GaussianBound(2.0)]  # of shifts over scales
+    bound = Guarantee(Sequential([Spend(each) for each in losses])).delta(0.6)
+    cells = [(Fraction(1, 2), 60), (Fraction(1, 3), 40)]
+    found = checker.largest_delta(cells, Fraction(2), Fraction(3, 5))
+    assert bound.lower is None or float(found) >= bound.lower
+    assert float(found) == pytest.approx(bound.upper, rel=1e-3)
+
+
+def test_forged_proofs_of_a_delta_are_refused() -> None:
+    """Each way to claim less: a smaller delta, other neighbours, noise, paths, moves, cells."""
+    everything = json.loads(
+        json.dumps(prove.largest_delta(released_if_far, answers=2, epsilon=0.5).document)
+    )
+    alone = json.loads(json.dumps(prove.largest_delta(two_of, answers=2, epsilon=0.5).document))
+    few = [(Fraction(shift), 20) for shift, _ in alone["losses"]]  # cells: a quicker check
+    alone["losses"] = [[str(shift), 20] for shift, _ in few]
+    alone["delta"] = str(checker.largest_delta(few, Fraction(0), Fraction(1, 2)))
+    assert checker.check(everything) == checker.check(alone) == Fraction(1, 2)
+    assert not everything["alone"]
+    assert alone["alone"]
+    normal = next(i for i, n in enumerate(everything["program"]) if n.get("draw") == "gaussian")
+    first = everything["moves"][0]
+    both = [
+        _set(["delta"], "0.01"),
+        _set(["epsilon"], "2/5"),  # at which delta is larger
+        _set(["mu"], "-1"),
+        _set(["radii"], ["2", "1"]),
+        _set(["radii"], ["1"]),
+        _set(["neighbors"], "all"),
+        lambda d: d["groups"].pop(),
+        lambda d: d["groups"].append(d["groups"][0]),
+        lambda d: d["moves"].pop(),
+        _set(["moves"], []),
+        _set(["moves", 0, "noise"], []),
+        lambda d: d["moves"][0]["noise"][0].pop(),
+        lambda d: d["moves"][0]["noise"][0].append({}),
+        _set(["program", 0, "scale"], "1/2"),  # less noise
+        _set(["losses", 0, 0], "1/4"),
+        _set(["losses", 0, 0], "-1"),
+        _set(["losses", 0, 1], 0),
+        _set(["losses", 0, 1], 10**9),
+        _set(["losses"], []),
+        lambda d: d["losses"].append(["0", 1]),
+        lambda d: d.pop("alone"),
+        lambda d: d.update(loop={}),  # which would be read as a claim for every length
+        lambda d: d.update(rho="1/8"),
+        lambda d: d.update({"alone": not d["alone"]}),
+    ]
+    mixed = [
+        _set(["mu"], "1/4"),
+        _set(["program", normal, "scale"], "2"),
+        _set(["program", normal, "draw"], "laplace"),
+        _set(["moves", 0, "gaussian"], []),  # what is returned moves
+        _set(["moves", 0, "gaussian", 0, 2], "0"),
+        _set(["moves", 0, "gaussian", 0, 1], "6"),  # of a draw that there is not
+        lambda d: d["moves"][0]["gaussian"].append(d["moves"][0]["gaussian"][0]),
+        lambda d: d["moves"][0].update(noise=[[{}, {}] for _ in d["groups"]]),
+        lambda d: d["moves"][0]["noise"].reverse(),
+        lambda d: d["moves"][0]["noise"][1].reverse(),
+        _set(["losses", 0, 1], 50),  # a pure loss is one of randomized response
+    ]
+    for good, changes in ((everything, [*both, *mixed]), (alone, both)):
+        for i, change in enumerate(changes):
+            try:
+                checker.check(forge(good, change))
+            except checker.ProofError:
+                continue
+            pytest.fail(f"forgery {i} was accepted")
+    assert first["gaussian"]
+    # fewer cells are a coarser bound, which holds where the document says so
+    coarse = {**alone, "losses": [[shift, 1] for shift, _ in alone["losses"]]}
+    with pytest.raises(checker.ProofError, match="delta is too small"):
+        checker.check(coarse)
+    assert checker.check({**coarse, "delta": "0.2"}) == Fraction(1, 2)
+    with pytest.raises(dp.DeclarationError, match="one epsilon and delta"):
+        ProvedProgram(1.0, json.dumps(everything))
+
+
+def test_random_changes_of_a_proof_of_a_delta_claim_no_less() -> None:
+    """Whatever is accepted of the same program and claim has a delta that two vectors need."""
+    found = prove.largest_delta(released_if_far, answers=2, epsilon=0.5)
+    good = json.loads(json.dumps(found.document))
+    chosen = random.Random(7)
+    values = ["0", "1", "-1", "1/2", "2", "1/3", 0, 1, 2, True, None, {}, [], "laplace", "each"]
+    accepted = 0
+    for _ in range(300):
+        forged = copy.deepcopy(good)
+        for _ in range(chosen.choice([1, 1, 2])):
+            at: Any = forged
+            while True:
+                key = chosen.choice(list(at) if isinstance(at, dict) else list(range(len(at))))
+                if not (isinstance(at[key], dict | list) and at[key]) or chosen.random() < 0.1:
+                    break
+                at = at[key]
+            at[key] = chosen.choice(values)
+        try:
+            checker.check(forged)
+        except checker.ProofError:
+            continue
+        same = all(forged[k] == good[k] for k in ("program", "neighbors", "radii", "epsilon"))
+        if same and "delta" in forged and "rho" not in forged:
+            accepted += 1
+            assert Fraction(forged["delta"]) >= Fraction(found.low)
+    assert accepted > 2
+
+
+def test_a_claimed_delta() -> None:
+    """Proved, refuted by two neighbours, or open between the two."""
+    least = prove.largest_delta(released_if_far, answers=2, epsilon=0.5)
+    assert least.holds
+    found = prove.largest_delta(released_if_far, answers=2, epsilon=0.5, delta=0.1)
+    assert found.holds is False
+    between = (least.delta + Fraction(least.low)) / 2
+    for claim, holds, word in (
+        (Fraction(3, 10), True, "PROVED"),
+        (found.claim, False, "REFUTED"),
+        (between, None, "UNDECIDED"),
+        (None, True, "PROVED"),
+    ):
+        claimed = attrs.evolve(least, claim=claim)
+        assert claimed.holds is holds
+        assert str(claimed).startswith(word)
+    with pytest.raises(dp.DeclarationError, match="delta must be"):
+        prove.largest_delta(released_if_far, answers=2, epsilon=0.5, delta=math.nan)
 
 
 def test_the_largest_delta_does_not_see_the_path() -> None:
@@ -1780,7 +1935,7 @@ def test_the_largest_delta_of_one_kind_of_noise() -> None:
     truth = normal_delta(1 / 3, 0.5)
     assert one.low <= truth <= one.high
     assert one.high == pytest.approx(truth, abs=1e-9)
-    assert one.low > truth * 0.7  # of cells of a 32nd of sigma
+    assert one.low == pytest.approx(truth, rel=1e-6)
     # two numbers that both move by 1, of scale 3: the sum of two losses in -1/3 to 1/3
     pair = prove.largest_delta(two_of, answers=2, epsilon=0.5)
 
@@ -1796,7 +1951,12 @@ def test_the_largest_delta_of_one_kind_of_noise() -> None:
     truth, _ = quad(lambda x: stats.laplace.pdf(x, scale=3) * inner(x), -60, 60, points=[0, 1])
     assert pair.low <= truth + 1e-9
     assert pair.high >= truth - 1e-9
-    assert pair.high == pytest.approx(truth, abs=2e-4)
+    assert pair.high == pytest.approx(truth, rel=1e-4)
+    assert pair.low > truth * 0.98  # of cells of what is returned
+    # of two numbers with Gaussian noise the bound is a half-space, and nothing is lost
+    both = prove.largest_delta(normal_of, answers=2, epsilon=0.5)
+    assert both.low == pytest.approx(normal_delta(math.sqrt(2) / 3, 0.5), rel=1e-6)
+    assert both.low <= both.high
     assert "0.666" in str(pair)
 
     def two_sides(answers: Any, noise: Any) -> Any:
@@ -2201,6 +2361,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         "    for i, x in enumerate(answers):\n"
         "        if x + noise.laplace(4) >= threshold:\n"
         "            return i\n"
+        "def both(answers, noise):\n"
+        "    return answers[0] + noise.laplace(2) > 3, answers[1] + noise.gaussian(4)\n"
     )
     proof = tmp_path / "proof.json"
     assert main(["prove", f"{file}:above", "--answers", "2", "--epsilon", "1",
@@ -2215,6 +2377,18 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "PROVED: first is 1-DP for every length" in capsys.readouterr().out
     assert main(["verify", str(proof)]) == 0
     assert "is 1-DP for every length, where every answer" in capsys.readouterr().out
+    other = tmp_path / "delta.json"
+    for delta, code, verdict in (("0.06", 0, "Proved"), ("1e-6", 1, "Refuted")):
+        assert main(["prove", f"{file}:both", "--answers", "2", "--epsilon", "0.5", "--delta",
+                     delta, "--json", "--proof", str(other)]) == code  # fmt: skip
+        assert json.loads(capsys.readouterr().out)["verdict"] == verdict
+    assert main(["verify", str(other)]) == 0
+    assert "both, as the program in the proof, is (1/2, 0.0536" in capsys.readouterr().out
+    other.write_text(re.sub('"delta": "[0-9.]*', '"delta": "0.01', other.read_text()))
+    assert main(["verify", str(other)]) == 1
+    assert "delta is too small" in capsys.readouterr().err
+    assert main(["prove", f"{file}:both", "--answers", "2", "--delta", "0.1"]) == 2
+    assert "--delta goes with --epsilon" in capsys.readouterr().err
     # a proof of zCDP is no proof of a pure epsilon
     gaussian = prove.concentrated(lambda q, noise: q[0] + noise.gaussian(1), answers=1)
     assert isinstance(gaussian, prove.Proved)

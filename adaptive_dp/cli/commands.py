@@ -63,27 +63,43 @@ def prove(options: Namespace) -> int:
 
     writable(options.proof)
     function = read_function(options.program)
-    try:
-        claim = None if options.epsilon is None else Fraction(options.epsilon)
-    except (ValueError, ZeroDivisionError):
-        raise DocumentError(f"--epsilon must be a number, got {options.epsilon!r}") from None
+    claim, delta = (_claimed(name, getattr(options, name)) for name in ("epsilon", "delta"))
     answers: int | str = options.answers
     if answers != "every":
         try:
             answers = int(answers)
         except ValueError:
             raise DocumentError(f"--answers must be a number or every, got {answers!r}") from None
-    with status("proving"):
-        verdict = proofs.prove(
-            function, answers=answers, epsilon=claim, neighbors=options.neighbors
-        )
-    document: dict[str, Any] = {"verdict": type(verdict).__name__, "text": str(verdict)}
-    if isinstance(verdict, proofs.Proved):
+    verdict: Any
+    if delta is None:
+        with status("proving"):
+            verdict = proofs.prove(
+                function, answers=answers, epsilon=claim, neighbors=options.neighbors
+            )
+        said = type(verdict).__name__
+    elif claim is None or isinstance(answers, str):
+        raise DocumentError("--delta goes with --epsilon, and with a number of --answers")
+    else:
+        with status("proving"):
+            verdict = proofs.largest_delta(
+                function, answers=answers, epsilon=claim, delta=delta, neighbors=options.neighbors
+            )
+        said = {True: "Proved", False: "Refuted", None: "Undecided"}[verdict.holds]
+    document: dict[str, Any] = {"verdict": said, "text": str(verdict)}
+    if said == "Proved":
         document["proof"] = verdict.document
         if options.proof:
             options.proof.write_text(json.dumps(verdict.document) + "\n", encoding="utf-8")
     say(json.dumps(document) if options.json else "\n".join(map(visible, str(verdict).split("\n"))))
-    return 0 if isinstance(verdict, proofs.Proved) else FAILS
+    return 0 if said == "Proved" else FAILS
+
+
+def _claimed(name: str, text: str | None) -> Fraction | None:
+    """Return the number that a claim is of, exactly as it is written."""
+    try:
+        return None if text is None else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise DocumentError(f"--{name} must be a number, got {text!r}") from None
 
 
 def proof_in(text: str) -> dict[str, Any] | None:

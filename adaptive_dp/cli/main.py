@@ -205,6 +205,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     "--certificate": _argument("FILE", "write the certificate here", Path),
     "prove --epsilon": _argument("E", "the claim (default: the least that is found)", str),
+    "prove --delta": _argument(
+        "D", "the claim is (epsilon, delta): for Gaussian noise, and Gaussian beside other", str
+    ),
     "--answers": _argument(
         "N", "for how many query answers; every: for each number of them", str, required=True
     ),
@@ -343,7 +346,7 @@ COMMANDS = {
     ),
     "prove": (
         "Prove or refute that a Python function is differentially private.",
-        "program --answers --epsilon --neighbors --proof",
+        "program --answers --epsilon --delta --neighbors --proof",
     ),
     "show": ("The plan as a table, a drawing or a document.", "plan --allow --as"),
     "trace": (

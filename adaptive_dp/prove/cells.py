@@ -17,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
+from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import Group, conditions_of
 from adaptive_dp.prove.exact import Form, Inequality, implied, plus, scaled
-from adaptive_dp.prove.laws import NoLaw, bounds, fixed, solved
-from adaptive_dp.prove.program import Draw
+from adaptive_dp.prove.laws import NoLaw, bounds, fixed, law, solved
+from adaptive_dp.prove.program import Draw, Leaf
 
 ZERO, ONE = Fraction(0), Fraction(1)
 BITS = 256
@@ -146,7 +147,102 @@ def enclosed(group: Group, answers: Sequence[Fraction], returned: Sequence[Fract
     ------
     NoLaw
         If a condition or an expression is of more draws than can be summed over one by one.
+
+    Notes
+    -----
+    Where nothing is returned but constants, draws that no condition compares are independent:
+    each such part has its exact law, or that of a normal number, or else is summed over cells.
     """
+    if group.leaf.forms:
+        return _by_cells(group, answers, returned)
+    point = {f"q{i}": Fraction(value) for i, value in enumerate(answers)}
+    low = high = ONE
+    for part in _apart(group):
+        fixed_ = ((fixed(each.form, point), each.strict) for each in part.region)
+        region = tuple((tuple(sorted(form.items())), strict) for form, strict in fixed_)
+        its = _of_part(tuple((d.index, d.kind, d.scale) for d in part.draws), region)
+        low, high = low * its.low, high * its.high
+        if not high:
+            return NOTHING
+    return Enclosed(low, high)
+
+
+Region = tuple[tuple[tuple[tuple[str, Fraction], ...], bool], ...]
+
+
+@lru_cache(maxsize=4096)
+def _of_part(draws: tuple[tuple[int, str, Fraction], ...], region: Region) -> Enclosed:
+    """Return bounds of the probability of conditions on draws: index, kind and scale."""
+    conditions = tuple(Inequality(dict(form), strict) for form, strict in region)
+    drawn = tuple(Draw(i, kind, b, "", Leaf("", ())) for i, kind, b in draws)
+    part = Group((), drawn, Leaf("", ()), conditions)
+    try:
+        low, high = bounds(law(part, (), ()), 60)
+        return Enclosed(max(low, ZERO), max(high, ZERO))
+    except NoLaw:
+        if any(draw.kind != "gaussian" for draw in part.draws):
+            return _by_cells(part, (), ())
+    # conditions of one sum of normal numbers: between which multiples of its deviation it is
+    scales = {f"v{draw.index}": draw.scale for draw in part.draws}
+    first = {name: v for name, v in part.region[0].form.items() if name in scales}
+    lead = min(first)
+    variance = sum((v * v * scales[name] ** 2 for name, v in first.items()), ZERO)
+    ends: list[list[Fraction]] = [[], []]
+    for each in part.region:
+        form = each.form
+        factor = form.get(lead, ZERO) / first[lead]
+        if form.keys() - {"1"} != first.keys() or any(form[n] != factor * first[n] for n in first):
+            return _by_cells(part, (), ())
+        ends[factor < 0].append(-form.get("1", ZERO) / factor)
+    below = [max(ends[0])] if ends[0] else []
+    above = [min(ends[1])] if ends[1] else []
+    if below and above and below[0] >= above[0]:
+        return NOTHING
+    start = _normal(below[0], variance) if below else (0, 0)
+    end = _normal(above[0], variance) if above else (checker.UNIT, checker.UNIT)
+    return Enclosed(
+        Fraction(max(end[0] - start[1], 0), checker.UNIT),
+        Fraction(end[1] - start[0], checker.UNIT),
+    )
+
+
+def _normal(x: Fraction, variance: Fraction) -> tuple[int, int]:
+    """Return bounds of the probability that a normal number is at most x, over checker.UNIT."""
+    whole = variance.numerator * variance.denominator
+    root = math.isqrt(whole << 2 * BITS)  # of 2^(2 BITS) times the product
+    roots: tuple[Fraction, ...] = (Fraction(root, variance.denominator << BITS),)
+    if root * root != whole << 2 * BITS:
+        roots = (*roots, Fraction(root + 1, variance.denominator << BITS))
+    found = [checker.normal(x / each) for each in roots]
+    return min(low for low, _ in found), max(high for _, high in found)
+
+
+def _apart(group: Group) -> tuple[Group, ...]:
+    """Return a group's draws apart where no condition compares them; first what has no draw."""
+    parts: list[tuple[set[str], list[Inequality]]] = []
+    rest = []
+    for each in group.region:
+        names = {name for name in each.form if name[0] == "v"}
+        if not names:
+            rest.append(each)
+            continue
+        touched = [part for part in parts if part[0] & names]
+        parts = [part for part in parts if not part[0] & names]
+        parts.append(
+            (
+                names.union(*(part[0] for part in touched)),
+                [*(it for part in touched for it in part[1]), each],
+            )
+        )
+    found = [evolve(group, draws=(), region=tuple(rest))] if rest else []
+    for names, region in parts:
+        draws = tuple(draw for draw in group.draws if f"v{draw.index}" in names)
+        found.append(evolve(group, draws=draws, region=tuple(region)))
+    return tuple(found)
+
+
+def _by_cells(group: Group, answers: Sequence[Fraction], returned: Sequence[Fraction]) -> Enclosed:
+    """Return bounds of the probability (density) of a group, by the cells of all its draws."""
     point = {f"q{i}": Fraction(value) for i, value in enumerate(answers)}
     conditions = [(fixed(each.form, point), each.strict) for each in _needed(group)]
     equalities = [

@@ -27,6 +27,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 FORMAT = "adaptive-dp/proof/1"
@@ -286,8 +287,8 @@ def check(document: Mapping[str, Any]) -> Fraction:
     Fraction
         The program in the document, with real-valued noise, is epsilon-DP for answers that are real
         numbers, under the relation of neighbours in the document. Of a document with ``rho`` it is
-        rho-zCDP, and mu-GDP with mu^2 = 2 rho; of one with ``laws`` the answers have the values in
-        it.
+        rho-zCDP, and mu-GDP with mu^2 = 2 rho; of one with ``delta`` it is (epsilon, delta)-DP; of
+        one with ``laws`` the answers have the values in it.
 
     Raises
     ------
@@ -393,7 +394,212 @@ def _check_laws(document: Mapping[str, Any], epsilon: Fraction) -> Fraction:
     return epsilon
 
 
+BITS = 512
+"""Of the numbers from which a delta is enclosed: integers, times 2^-512, rounded outward."""
+UNIT = 1 << BITS
+MOST_LOSSES, LARGEST = 5000, Fraction(1000)
+"""So many values of a loss are summed over, and so large one is at most: more is no short check."""
+
+Ends = tuple[int, int]
+
+
+def exponential(x: Fraction) -> Ends:
+    """Return bounds of e^x, times 2^BITS.
+
+    By the series, of x halved until it is at most 1/16, of which 120 terms leave less than the
+    last bit; and squared as often.
+    """
+    if x < 0:
+        low, high = exponential(-x)
+        return UNIT * UNIT // high, -(-UNIT * UNIT // low)
+    require(x <= LARGEST, "an exponent is at most 1000")
+    halvings = math.ceil(x).bit_length() + 4
+    part = (x.numerator << BITS) // (x.denominator << halvings)
+    low = high = term = above = UNIT
+    for k in range(1, 120):
+        term, above = term * part // (k * UNIT), -(-above * (part + 1) // (k * UNIT))
+        low, high = low + term, high + above
+    high += 1
+    for _ in range(halvings):
+        low, high = low * low >> BITS, -(-high * high >> BITS)
+    return low, high
+
+
+@lru_cache(maxsize=1)
+def _root() -> Ends:
+    """Return bounds of sqrt(2 pi), times 2^BITS; pi by Machin's sum of two arctangents."""
+    one = UNIT << 64
+
+    def arctangent(n: int) -> int:  # of 1/n: fewer than 300 terms, each off by 1 at most
+        return sum((-1) ** k * (one // ((2 * k + 1) * n ** (2 * k + 1))) for k in range(300))
+
+    pi = 16 * arctangent(5) - 4 * arctangent(239)
+    low, high = (math.isqrt(2 * (pi + side * (1 << 14)) * one) >> 64 for side in (-1, 1))
+    return low, high + 1
+
+
+@lru_cache(maxsize=4096)
+def normal(x: Fraction) -> Ends:
+    """Return bounds of the probability that a standard normal number is at most x, times 2^BITS.
+
+    Of t = -x > 0 it is 1/2 less the density times t + t^3/3 + t^5/15 + ...; beyond 36 below 2^-900.
+    """
+    if x > 0:
+        low, high = normal(-x)
+        return UNIT - high, UNIT - low
+    t = -x
+    if t > 36:
+        return 0, 1
+    square = t * t
+    under = (square.numerator << BITS) // square.denominator
+    over = under + 1
+    term = low = (t.numerator << BITS) // t.denominator
+    above = high = low + 1
+    odd = 3
+    while above > 2 or 2 * square > odd:
+        term, above = term * under // (odd * UNIT), -(-above * over // (odd * UNIT))
+        low, high = low + term, high + above
+        odd += 2
+    high += 4  # each term that is left is at most half of the one before it
+    grown, root = exponential(square / 2), _root()
+    half = UNIT >> 1
+    below = half - -(-(high << 2 * BITS) // (grown[0] * root[0]))
+    return max(below, 0), half - (low << 2 * BITS) // (grown[1] * root[1])
+
+
+def largest_delta(
+    losses: Sequence[tuple[Fraction, int]], mu: Fraction, epsilon: Fraction
+) -> Fraction:
+    r"""Return an upper bound of the delta of a composition, by sums over cells.
+
+    **Theorem.** Laplace noise of scale 1, shifted by a, is at most as private as geometric noise
+    with :math:`r = e^{-a/n}` that is shifted by n: losses :math:`a (1 - 2 i / n)`, i from 0 to n,
+    with probabilities :math:`r^i (1 - r)/(1 + r)`, at both ends all that is beyond them:
+    :math:`1/(1 + r)` and :math:`r^n/(1 + r)`. For delta at any epsilon is the mean of
+    :math:`(1 - e^\epsilon s)_+` over P, convex in the ratio s = Q/P, which between 0 and a is
+    :math:`e^{2 y - a}`; and on each cell :math:`[i a/n, (i + 1) a/n]` both P and Q keep their
+    masses where all of P is moved to the two ends of the cell. With one cell it is randomized
+    response, at most as private as which is each a-DP pair. Products of pairs that dominate
+    dominate the composition (Zhu, Dong and Wang 2022, theorem 10), and
+
+    .. math:: \delta(\epsilon) = \sum_l P(l) G(\epsilon - l), \quad
+        G(x) = \Phi(\mu/2 - x/\mu) - e^x \Phi(-\mu/2 - x/\mu),
+
+    where P is the law of the sum of the losses (Balle and Wang 2018, theorem 8, for all real x).
+
+    Parameters
+    ----------
+    losses
+        For each Laplace draw, how far it is shifted, over its scale, and the number n of cells; an
+        a-DP mechanism has one cell.
+    mu
+        The shift of Gaussian noise over its standard deviation.
+    epsilon
+        Where.
+    """
+    law = {Fraction(0): UNIT}
+    for shift, cells in losses:
+        require(isinstance(cells, int) and cells > 0, "a number of cells is positive")
+        require((cells + 1) * len(law) <= 40 * MOST_LOSSES, "fewer cells")
+        require(0 <= shift <= LARGEST, "a shift is 0 to 1000 scales")
+        # all masses are rounded up, which makes delta larger
+        low, high = exponential(-shift / cells)
+        edge = -(-UNIT * UNIT // (UNIT + low))
+        inner = -(-(UNIT - low) * UNIT // (UNIT + low))
+        masses, power = [], UNIT
+        for i in range(cells + 1):
+            masses.append(-(-power * (edge if i in (0, cells) else inner) >> BITS))
+            power = -(-power * high >> BITS)
+        total: dict[Fraction, int] = {}
+        for loss, chance in law.items():
+            for i, mass in enumerate(masses):
+                at = loss + shift - 2 * i * shift / cells
+                total[at] = total.get(at, 0) + chance * mass
+        law = {at: -(-mass >> BITS) for at, mass in total.items()}
+    require(len(law) <= MOST_LOSSES, "fewer cells")
+    delta = 0
+    for loss, mass in law.items():
+        x = epsilon - loss
+        if mu:
+            factor = exponential(x)[0] * normal(-mu / 2 - x / mu)[0] >> BITS
+            part = normal(mu / 2 - x / mu)[1] - factor
+        else:
+            part = UNIT - exponential(x)[0]
+        delta += -(-mass * max(part, 0) >> BITS)
+    return min(Fraction(delta, UNIT), Fraction(1))
+
+
+def _check_delta(document: Mapping[str, Any]) -> Fraction:
+    """Check that moves of noise bound the loss by a composition, and its delta; return epsilon.
+
+    For each corner d of the answers' moves one move s of all Gaussian draws is given, and either
+    for each group moves of its other draws, by which it answers (d, s), and others by which it
+    answers (-d, -s): a pure loss, composed with Gaussian noise. Or one move of all draws on all
+    paths, of which each Laplace draw is shifted by a bounded number of scales. The theorem is in
+    `adaptive_dp.prove.concentrated`.
+    """
+    epsilon, delta, mu = (exact(document[name]) for name in ("epsilon", "delta", "mu"))
+    require(epsilon >= 0 and mu >= 0, "epsilon and mu are not negative")
+    losses = [(exact(shift), cells) for shift, cells in document["losses"]]
+    alone: bool = document["alone"]  # one move of all draws, or one for each group of paths
+    allowed = boxes(document)
+    parts = _parts(document, len(allowed[0]))
+    every = [_rows(part) for part in parts]
+    whole = any(kind == "geometric" for part in parts for kind, _ in part[1])
+    if whole and document["neighbors"] == "one":
+        radii = map(exact, document["radii"])
+        require(all(r <= 1 for r in radii), "integers of an l1 ball move by 1, one of them")
+    normals = {(i, d[1]) for part in parts for i, d in enumerate(part[1]) if d[0] == "gaussian"}
+    if alone:
+        draws = parts[0][1]
+        require(all(part[1] == draws for part in parts), "all paths draw the same noise")
+        kinds = {kind for kind, _ in draws}
+        require(kinds <= {"laplace", "gaussian"}, "Laplace and Gaussian noise alone")
+        shifted = [i for i, draw in enumerate(draws) if draw[0] == "laplace"]
+        require(len(shifted) == len(losses), "a shift for each Laplace draw")
+    else:
+        require(len(losses) == 1 and losses[0][1] == 1, "one pure loss")
+    table = {tuple(map(exact, each["answers"])): each for each in document["moves"]}
+    ends = [{f"q{i}": Fraction(s)} for i in range(len(allowed[0])) for s in (1, -1)]
+    for move in corners(allowed, ends, integers=whole):
+        # a row is of a move and of its negative one: neighbours have no order
+        back = tuple(-x for x in move)
+        at = move if move in table else back
+        require(at in table, "a corner of the neighbours' moves is missing")
+        row = table[at]
+        gaussian = {(int(i), exact(scale)): exact(s) for i, scale, s in row["gaussian"]}
+        require(len(gaussian) == len(row["gaussian"]), "a Gaussian draw moves in one way")
+        require(gaussian.keys() <= normals, "a move of noise that is not drawn")
+        square = sum((s * s / scale**2 for (_, scale), s in gaussian.items()), Fraction(0))
+        require(square <= mu * mu, "Gaussian noise moves by more than mu")
+        noises = row["noise"]
+        require(len(noises) == (1 if alone else len(parts)), "moves of noise for each group")
+        if alone:
+            for i, (shift, _) in zip(shifted, losses, strict=True):
+                its = abs(exact(noises[0][0].get(str(i), "0"))) / draws[i][1]
+                require(its <= shift, "Laplace noise moves by more than its shift")
+        for number, (part, rows) in enumerate(zip(parts, every, strict=True)):
+            # of one move of all draws the negative one undoes it
+            for sign, noise in zip((1, -1), noises[0 if alone else number], strict=False):
+                its_draws = part[1]
+                moved = {
+                    i: sign * gaussian.get((i, draw[1]), Fraction(0))
+                    for i, draw in enumerate(its_draws)
+                    if draw[0] == "gaussian"
+                }
+                cost = _cost(rows, its_draws, [sign * x for x in at], noise, moved)
+                require(alone or cost <= losses[0][0], "a move costs more than the pure loss")
+            count = len(noises[0 if alone else number])
+            require(count == (1 if alone else 2), "a move and its negative one are answered")
+    require(largest_delta(losses, mu, epsilon) <= delta, "delta is too small")
+    return epsilon
+
+
 def _check(document: Mapping[str, Any]) -> Fraction:
+    if "delta" in document:
+        # who reads a document tells from its keys what it claims
+        require(not document.keys() & {"rho", "laws", "loop"}, "one claim in a document")
+        return _check_delta(document)
     if "rho" in document:
         return _check_concentrated(document)
     epsilon = exact(document["epsilon"])
@@ -404,17 +610,44 @@ def _check(document: Mapping[str, Any]) -> Fraction:
         from adaptive_dp.prove.check_every import check_every
 
         return check_every(document)
-    nodes = document["program"]
     allowed = boxes(document)
+    parts = _parts(document, len(allowed[0]))
+    joined = {int(i) for each in document.get("joined", []) for i in each["groups"]}
+    for number, (group, part) in enumerate(zip(document["groups"], parts, strict=True)):
+        if number in joined:
+            continue
+        draws, rows = part[1], _rows(part)
+        table = {tuple(map(exact, each["answers"])): each["noise"] for each in group["moves"]}
+        whole = any(kind == "geometric" for kind, _ in draws)
+        for move in corners(allowed, rows, integers=whole):
+            require(move in table, "a corner of the neighbours' moves is missing")
+            cost = _cost(rows, draws, move, table[move], {})
+            require(cost <= epsilon, "a move costs more than epsilon")
+    outputs = [part[2] for part in parts]
+    for each in document.get("joined", []):
+        members = [int(i) for i in each["groups"]]
+        require(len({outputs[i] for i in members}) == 1, "joined groups return the same")
+        # the density of an output is compared as a whole: all of it, or each group by itself
+        all_of_it = [i for i, output in enumerate(outputs) if output == outputs[members[0]]]
+        require(sorted(members) == all_of_it, "joined groups are all that return the same")
+        its = exact(each["epsilon"])
+        require(its <= epsilon, "joined groups cost more than epsilon")
+        systems = spread(document, bool(each.get("steps")))
+        _check_joined(each, [parts[i] for i in members], systems, its)
+    return epsilon
+
+
+def _parts(document: Mapping[str, Any], width: int) -> list[Part]:
+    """Return the groups of a tree's paths, each path in one, with what holds of its region."""
+    nodes = document["program"]
     paths = dict(walk(nodes, (), impossible))
-    known = {"1", *(f"q{i}" for i in range(len(allowed[0])))}
+    known = {"1", *(f"q{i}" for i in range(width))}
     for draws, conditions, _, forms in paths.values():
         drawn = {f"v{i}" for i in range(len(draws))}
         for form in (*(form for form, _ in conditions), *forms):
             require(form.keys() <= known | drawn, "an answer or a draw that there is not")
     grouped: list[int] = []
     parts: list[Part] = []
-    joined = {int(i) for each in document.get("joined", []) for i in each["groups"]}
     for group in document["groups"]:
         ends = list(group["ends"])
         grouped += ends
@@ -430,42 +663,41 @@ def _check(document: Mapping[str, Any]) -> Fraction:
             _check_union(nodes, group, {end: paths[end] for end in ends}, held, region)
         else:
             region = list(conditions)
-        rising = [form for form, _ in [*region, *held]]
-        fixed = [*forms, *({n: -v for n, v in form.items()} for form in forms)]
         parts.append(([*region, *held], draws, returned, forms))
-        if len(parts) - 1 in joined:
-            continue
-        table = {tuple(map(exact, each["answers"])): each["noise"] for each in group["moves"]}
-        whole = any(kind == "geometric" for kind, _ in draws)
-        for move in corners(allowed, [*rising, *fixed], integers=whole):
-            require(move in table, "a corner of the neighbours' moves is missing")
-            moved = {f"q{i}": value for i, value in enumerate(move)}
-            cost = Fraction(0)
-            for index, written in table[move].items():
-                require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
-                kind, scale = draws[int(index)]
-                shift = exact(written)
-                require(kind != "gaussian" or shift == 0, "Gaussian noise has no finite epsilon")
-                require(kind != "geometric" or shift.denominator == 1, "integers move by integers")
-                moved[f"v{int(index)}"] = shift
-                cost += abs(shift) / scale
-            require(cost <= epsilon, "a move costs more than epsilon")
-            for form in [*rising, *fixed]:
-                change = sum(v * moved.get(n, 0) for n, v in form.items() if n != "1")
-                require(change >= 0, "a move leaves its group, or changes what is returned")
     require(sorted(grouped) == sorted(paths), "each path is in one group")
-    outputs = [part[2] for part in parts]
-    for each in document.get("joined", []):
-        members = [int(i) for i in each["groups"]]
-        require(len({outputs[i] for i in members}) == 1, "joined groups return the same")
-        # the density of an output is compared as a whole: all of it, or each group by itself
-        all_of_it = [i for i, output in enumerate(outputs) if output == outputs[members[0]]]
-        require(sorted(members) == all_of_it, "joined groups are all that return the same")
-        its = exact(each["epsilon"])
-        require(its <= epsilon, "joined groups cost more than epsilon")
-        systems = spread(document, bool(each.get("steps")))
-        _check_joined(each, [parts[i] for i in members], systems, its)
-    return epsilon
+    return parts
+
+
+def _rows(part: Part) -> list[Form]:
+    """Return what must not fall where a group moves into itself, and returns the same."""
+    fixed = [each for form in part[3] for each in (form, {n: -v for n, v in form.items()})]
+    return [*(form for form, _ in part[0]), *fixed]
+
+
+def _cost(
+    rows: Sequence[Form],
+    draws: Sequence[Drawn],
+    move: Sequence[Fraction],
+    noise: Mapping[str, str],
+    gaussian: Mapping[int, Fraction],
+) -> Fraction:
+    """Return the cost of a move of noise, which answers a move of the answers."""
+    moved = {f"q{i}": value for i, value in enumerate(move)}
+    moved |= {f"v{index}": value for index, value in gaussian.items()}
+    cost = Fraction(0)
+    for index, written in noise.items():
+        require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
+        kind, scale = draws[int(index)]
+        shift = exact(written)
+        require(kind != "gaussian" or shift == 0, "Gaussian noise has no finite epsilon")
+        require(kind != "geometric" or shift.denominator == 1, "integers move by integers")
+        if kind != "gaussian":
+            moved[f"v{int(index)}"] = shift
+            cost += abs(shift) / scale
+    for form in rows:
+        change = sum(v * moved.get(n, 0) for n, v in form.items() if n != "1")
+        require(change >= 0, "a move leaves its group, or changes what is returned")
+    return cost
 
 
 def _check_union(

@@ -33,16 +33,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import attrs
-from attrs import frozen
+from attrs import field, frozen
 
-from accountants import Guarantee, Laplace, PrivacyLoss, Sequential, Spend
-from accountants.losses.gaussian import GaussianBound
-from accountants.losses.given import PureBound
-from accountants.numerics import up
+from accountants.numerics import shown, up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import (
@@ -55,25 +53,38 @@ from adaptive_dp.prove.alignment import (
     in_integers,
     written_twice,
 )
-from adaptive_dp.prove.exact import Form, Inequality, plus, scaled, shown_number, value_of
-from adaptive_dp.prove.likelihood import delta_of
-from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, unroll
-from adaptive_dp.prove.program import Test as Branch
+from adaptive_dp.prove.cells import NOTHING, Enclosed, enclosed, exponential
+from adaptive_dp.prove.exact import (
+    Form,
+    Inequality,
+    plus,
+    scaled,
+    shown_form,
+    shown_number,
+    value_of,
+)
+from adaptive_dp.prove.laws import NoLaw, logarithm
+from adaptive_dp.prove.program import Draw, Leaf, Program, ProgramError, Way, unroll
 from adaptive_dp.prove.verdicts import (
     Neighbors,
     Proved,
     Radius,
     Result,
     Undecided,
+    above_words,
     adjacency,
+    count_words,
+    groups_written,
     nodes_of,
     relation_of,
+    relation_words,
     starts_of,
 )
 
 ZERO = Fraction(0)
-MOST_LOOKED_AT = 6
-"""So many pairs of answers are looked at for the lower end of a largest delta."""
+MOST_LOOKED_AT, MOST_CUT = 36, 64
+"""So many pairs of answers are looked at for the lower end of a largest delta, twice; and into so
+many cells what is returned is cut."""
 
 
 def concentrated(
@@ -261,16 +272,25 @@ def _solved(
 
 @frozen
 class LargestDelta:
-    """Bounds of the delta that an epsilon needs, over all neighbours.
+    """A proof of the delta that an epsilon needs, over all neighbours, and what it is at least.
 
     Parameters
     ----------
-    low
-        Two neighbours need as much: those at ``at`` and ``neighbor``.
-    high
-        None need more.
+    name, answers, neighbors
+        Of the function: for how many answers, and how they may differ.
+    epsilon, delta
+        What is proved: the program is (epsilon, delta)-DP.
+    low, high
+        Two neighbours need as much as `low`: those at ``at`` and ``neighbor``; none need more than
+        `high`, which is delta as a float, rounded up.
     pure, mu
-        What `high` is of: an adaptive composition of pure loss with mu-Gaussian DP.
+        What `delta` is of: an adaptive composition of pure loss with mu-Gaussian DP.
+    document
+        The proof, as JSON can hold it: `adaptive_dp.prove.check` checks it.
+    words
+        The proof in words, for people.
+    claim
+        The delta that was claimed, if one was.
 
     Examples
     --------
@@ -280,35 +300,61 @@ class LargestDelta:
     >>> found = prove.largest_delta(value, answers=1, epsilon=0.5)
     >>> found.low <= found.high, found.pure, round(found.mu, 9)
     (True, 0.0, 0.5)
+    >>> prove.check(found.document)
+    Fraction(1, 2)
     """
 
+    name: str
+    answers: int
+    neighbors: Adjacency
+    epsilon: Fraction
+    delta: Fraction
     low: float
     high: float
     pure: float
     mu: float
     at: tuple[Fraction, ...] | None
     neighbor: tuple[Fraction, ...] | None
+    document: Mapping[str, Any] = field(repr=False, eq=False)
+    words: tuple[str, ...] = field(repr=False, eq=False)
+    claim: Fraction | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the claimed delta is proved; False: two neighbours need more; None: open."""
+        if self.claim is None or self.delta <= self.claim:
+            return True
+        return False if Fraction(self.low) > self.claim else None
 
     def __str__(self) -> str:
-        lines = [
-            f"delta is {self.low:.6g} to {self.high:.6g}, of all neighbours.",
+        where = f"for {count_words(self.answers)}, where {relation_words(self.neighbors)}."
+        claimed, epsilon = shown_number(self.claim or ZERO), shown_number(self.epsilon)
+        lines = []
+        if self.holds is False:
+            lines += [f"REFUTED: {self.name} is not ({epsilon}, {claimed})-DP {where}"]
+        elif self.holds is None:
+            lines += [f"UNDECIDED: whether {self.name} is ({epsilon}, {claimed})-DP {where}"]
+        lines += [
+            f"PROVED: {self.name} is ({epsilon}, {above_words(self.delta)})-DP {where}",
             f"Its loss is at most {self.pure:.9g}-DP, composed with {self.mu:.9g}-Gaussian DP.",
         ]
         if self.at is not None and self.neighbor is not None:
             pair = (f"({', '.join(map(shown_number, x))})" for x in (self.at, self.neighbor))
-            lines.append(f"Answers {' and '.join(pair)} need as much as the lower end.")
-        return "\n".join(lines)
+            least = shown(self.low, upward=False)
+            lines.append(f"Answers {' and '.join(pair)} need a delta of at least {least}.")
+        return "\n".join([*lines, *self.words])
 
 
 def largest_delta(
     function: Callable[..., Any],
     *,
     answers: int,
-    epsilon: float,
+    epsilon: float | Fraction,
+    delta: float | Fraction | None = None,
     neighbors: Neighbors = "each",
     radius: Radius = 1,
 ) -> LargestDelta:
-    """Return proven bounds of the delta that an epsilon needs, over all neighbouring answers.
+    """Prove the delta that an epsilon needs, over all neighbouring answers.
 
     For programs that mix Gaussian noise with other noise, and for either alone.
 
@@ -318,12 +364,14 @@ def largest_delta(
         As of `prove`.
     epsilon
         The claim's epsilon.
+    delta
+        The claim's delta; None for the least that is found.
 
     Returns
     -------
     LargestDelta
-        The upper end is of a composition; the lower one of two vectors of answers, and of what is
-        returned, of numbers whether they are above some bounds.
+        The upper end is of a composition, and has a proof that travels; the lower one of two
+        vectors of answers, and of what is returned, of numbers in which of some intervals they are.
 
     Raises
     ------
@@ -340,31 +388,113 @@ def largest_delta(
     >>> def both(answers, noise):
     ...     return answers[0] + noise.laplace(2) > 3, answers[1] + noise.gaussian(4)
     >>> print(prove.largest_delta(both, answers=2, epsilon=0.5))
-    delta is 0.0073248... to 0.0536301, of all neighbours.
+    PROVED: both is (0.5, 0.05363...)-DP for 2 answers, where every answer moves by at most 1.
     Its loss is at most 0.5-DP, composed with 0.25-Gaussian DP...
     """
-    if isinstance(epsilon, bool) or not (math.isfinite(epsilon) and epsilon >= 0):
-        raise DeclarationError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
+    size = _claimed("epsilon", epsilon)
+    claim = None if delta is None else _claimed("delta", delta)
     program = unroll(function, answers)
     relation = attrs.evolve(adjacency(neighbors, answers, radius), rounded=program.rounded)
     groups = groups_of(program)
-    high, pure, mu = 1.0, math.inf, math.inf
-    for loss, its_pure, its_mu in _compositions(program, groups, relation):
-        its = float(loss.delta(float(epsilon)).upper) if loss is not None else 0.0
-        if its <= high:
-            high, pure, mu = its, its_pure, its_mu
-    if math.isinf(pure):
+    ball = relation.kind == "one" and any(r > 1 for r in relation.radii)
+    if ball and any(in_integers(group.draws) for group in groups):
+        raise DeclarationError("geometric noise with neighbors='one' needs radii of at most 1")
+    found = [
+        (checker.largest_delta(each.losses, each.mu, size), each)
+        for each in _compositions(program, groups, relation)
+    ]
+    if not found:
         raise DeclarationError(
             f"no moves of the noise of {program.name} answer the neighbours' moves, with one move "
             "of its Gaussian draws on all paths: prove.delta bounds delta between two vectors"
         )
-    low, at, neighbor = _lower_end(program, groups, relation, epsilon)
-    return LargestDelta(low, high, pure, mu, at, neighbor)
+    least, best = min(found, key=lambda each: each[0])
+    least = _short(least)
+    document = {
+        "format": checker.FORMAT,
+        "name": program.name,
+        "answers": answers,
+        **relation_of(program, relation),
+        "epsilon": str(size),
+        "delta": f"{Decimal(least.numerator) / least.denominator:f}",  # few digits, a power of 10
+        "mu": str(best.mu),
+        "losses": [[str(shift), cells] for shift, cells in best.losses],
+        "alone": best.alone,
+        **groups_written(program, groups),
+        "moves": [each.written(best.alone) for each in best.rows],
+    }
+    # the search has no part in whether it is a proof
+    checker.check(document)
+    low, at, neighbor = _lower_end(program, groups, relation, size)
+    pure = sum((shift for shift, _ in best.losses), ZERO)
+    return LargestDelta(
+        program.name, answers, relation, size, least, low, up(float(least)), float(pure),
+        float(best.mu), at, neighbor, document, tuple(_words(groups, best)), claim,
+    )  # fmt: skip
+
+
+def _claimed(name: str, value: Any) -> Fraction:
+    """Return a number of a claim, as it is written: 0.1 is a tenth."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | Fraction)
+        or not (math.isfinite(value) and value >= 0)
+    ):
+        raise DeclarationError(f"{name} must be a finite number of at least 0, got {value!r}")
+    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
+
+
+def _short(value: Fraction) -> Fraction:
+    """Return a number of 12 digits or so that is not below another."""
+    places = Fraction(1)
+    while value and value * places < 10**11:
+        places *= 10
+    return min(Fraction(math.ceil(value * places)) / places, Fraction(1))
+
+
+@frozen
+class _Row:
+    """A corner, how Gaussian draws answer it (by index and scale), and others, group by group.
+
+    Of each group the moves for the corner and for its negative; of one move of all draws that alone
+    is in `noise`.
+    """
+
+    move: Move
+    gaussian: Mapping[tuple[int, Fraction], Fraction]
+    noise: tuple[tuple[Mapping[int, Fraction], ...], ...]
+
+    def square(self) -> Fraction:
+        return sum((s * s / scale**2 for (_, scale), s in self.gaussian.items()), ZERO)
+
+    def written(self, alone: bool) -> dict[str, Any]:
+        return {
+            "answers": list(map(str, self.move)),
+            "gaussian": [[i, str(scale), str(s)] for (i, scale), s in self.gaussian.items()],
+            "noise": [
+                [{str(i): str(s) for i, s in shifts.items() if s} for shifts in each]
+                for each in self.noise
+            ],
+        }
+
+
+@frozen
+class _Composition:
+    """What bounds a program's loss: see `adaptive_dp.prove.checker.largest_delta`."""
+
+    losses: tuple[tuple[Fraction, int], ...]
+    mu: Fraction
+    alone: bool
+    rows: tuple[_Row, ...]
+
+
+CELLS = 240
+"""So many cells, or a few more, has the sum of the losses of Laplace draws."""
 
 
 def _compositions(
     program: Program, groups: Sequence[Group], relation: Adjacency
-) -> Iterator[tuple[Guarantee | None, float, float]]:
+) -> Iterator[_Composition]:
     """Yield compositions that bound the program's loss: Gaussian noise with pure losses."""
     whole = any(in_integers(group.draws) for group in groups)
     both = [frozenset({1, -1})] * program.width
@@ -375,27 +505,82 @@ def _compositions(
         answered = [_answered(program, groups, move, mixed) for move in sorted(moves)]
         if any(each is None for each in answered):
             continue
+        rows = tuple(each[1] for each in answered if each is not None)
         pure = max((each[0] for each in answered if each is not None), default=ZERO)
-        square = max((each[1] for each in answered if each is not None), default=ZERO)
-        mu = _root_above(square)
-        a = up(float(pure)) if pure else 0.0
-        yield _guarantee(([PureBound(a)] if a else []), mu), a, mu
+        mu = _root_above(max((row.square() for row in rows), default=ZERO))
+        yield _Composition(((pure, 1),), mu, False, rows)
     single = _one_move(program, groups, sorted(moves))
     if single is not None:
-        shifts, square = single
-        mu = _root_above(square)
-        losses = [Laplace(up(float(each))) for each in shifts if each]
-        pure = sum(shifts, ZERO)
-        yield _guarantee(losses, mu), up(float(pure)) if pure else 0.0, mu
+        shifts = [
+            max((abs(row.noise[0][0].get(d.index, ZERO)) / d.scale for row in single), default=ZERO)
+            for d in groups[0].draws
+            if d.kind == "laplace"
+        ]
+        mu = _root_above(max((row.square() for row in single), default=ZERO))
+        # one width of cells: a longest common one, or shifts are rounded up to many of it
+        total = sum(shifts, ZERO)
+        width = Fraction(
+            math.gcd(*(x.numerator for x in shifts)), math.lcm(*(x.denominator for x in shifts), 1)
+        )
+        if width:
+            width = total / CELLS if total > 2 * CELLS * width else width
+            width /= max(1, math.ceil(CELLS * width / total))
+        losses = []
+        for shift in shifts:
+            cells = math.ceil(shift / width) if shift else 1
+            losses.append((cells * width if shift else ZERO, cells))
+        yield _Composition(tuple(losses), mu, True, single)
 
 
-def _guarantee(losses: Sequence[PrivacyLoss], mu: float) -> Guarantee | None:
-    spends = [Spend(each) for each in (*losses, *([GaussianBound(mu)] if mu else []))]
-    return Guarantee(Sequential(spends)) if spends else None
+def _root_above(square: Fraction) -> Fraction:
+    """Return a number whose square is at least another: its root, where that is a fraction."""
+    if not square:
+        return ZERO
+    product = square.numerator * square.denominator
+    if math.isqrt(product) ** 2 == product:
+        return Fraction(math.isqrt(product), square.denominator)
+    places = 10**15
+    scale = math.ceil(1 / square) * places**2
+    return Fraction(math.isqrt(math.floor(square * scale)) + 1, math.isqrt(scale))
 
 
-def _root_above(square: Fraction) -> float:
-    return up(math.sqrt(up(float(square)))) if square else 0.0
+def _words(groups: Sequence[Group], proof: _Composition) -> Iterator[str]:
+    """Yield the proof in words: of the worst corners, which draw moves by how much."""
+
+    def moved(shifts: Mapping[int, Fraction], draws: Sequence[Draw]) -> tuple[list[str], Fraction]:
+        its = [draw for draw in draws if shifts.get(draw.index)]
+        words = [
+            f"v{draw.index} ({draw.kind} {shown_number(draw.scale)}) by "
+            f"{shown_number(shifts[draw.index])}"
+            for draw in its
+        ]
+        return words, sum((abs(shifts[draw.index]) / draw.scale for draw in its), ZERO)
+
+    def cost(row: _Row) -> tuple[Fraction, Fraction]:
+        each = zip(groups, row.noise, strict=False)
+        return max((moved(n[0], g.draws)[1] for g, n in each), default=ZERO), row.square()
+
+    for row in sorted(proof.rows, key=cost, reverse=True)[:2]:
+        words = [
+            f"v{i} (gaussian {shown_number(scale)}) by {shown_number(s)}"
+            for (i, scale), s in row.gaussian.items()
+            if s
+        ]
+        if proof.alone:
+            words += moved(row.noise[0][0], groups[0].draws)[0]
+        yield (
+            f"When the answers move by ({', '.join(map(shown_number, row.move))}), move on all "
+            f"paths {', '.join(words) or 'no Gaussian noise'}."
+        )
+        for group, noise in zip(groups, () if proof.alone else row.noise, strict=False):
+            forms = ", ".join(map(shown_form, group.leaf.forms))
+            for shifts, back in zip(noise, ("", "when they move back, "), strict=True):
+                others, its = moved(shifts, group.draws)
+                if others:
+                    yield (
+                        f"returns {group.leaf.skeleton}{f' ({forms})' if forms else ''}: {back}"
+                        f"move {', '.join(others)}; cost {shown_number(its)}."
+                    )
 
 
 def _law_name(draw: Draw) -> str:
@@ -413,8 +598,8 @@ def _rows_of(group: Group) -> list[Form]:
 
 def _answered(
     program: Program, groups: Sequence[Group], move: Move, mixed: bool
-) -> tuple[Fraction, Fraction] | None:
-    """Return the cost of the other draws, and the squared shift of Gaussian ones; None if none.
+) -> tuple[Fraction, _Row] | None:
+    """Return the cost of the other draws, and how all draws move; None if no move is found.
 
     What Gaussian draws alone enter they must answer; if ``mixed``, also all else that they enter.
     """
@@ -437,8 +622,9 @@ def _answered(
     if shifts is None:
         return None
     cost = ZERO
+    noise: list[list[Mapping[int, Fraction]]] = [[] for _ in groups]
     for sign in (1, -1):
-        for group in groups:
+        for group, its_noise in zip(groups, noise, strict=True):
             drawn = [draw for draw in group.draws if draw.kind == "gaussian"]
             moved = [sign * x for x in (*move, *(shifts[_law_name(draw)] for draw in drawn))]
             # a Gaussian draw that moves as was said is an answer
@@ -458,11 +644,17 @@ def _answered(
                 moves=(),
             )
             aligned = align(its, tuple(moved))
-            if aligned.cost is None:
+            if aligned.cost is None or aligned.shifts is None:
                 return None
             cost = max(cost, aligned.cost)
-    square = sum((s * s / scales[name] ** 2 for name, s in shifts.items()), ZERO)
-    return cost, square
+            its_noise.append(aligned.shifts)
+    gaussian = {
+        (draw.index, draw.scale): shifts[_law_name(draw)]
+        for group in groups
+        for draw in group.draws
+        if draw.kind == "gaussian"
+    }
+    return cost, _Row(move, gaussian, tuple(map(tuple, noise)))
 
 
 def _renamed(form: Form, names: Mapping[str, Form]) -> Form:
@@ -474,8 +666,8 @@ def _renamed(form: Form, names: Mapping[str, Form]) -> Form:
 
 def _one_move(
     program: Program, groups: Sequence[Group], moves: Sequence[Move]
-) -> tuple[list[Fraction], Fraction] | None:
-    """Return the largest shifts over scales of Laplace draws, where one move answers all paths."""
+) -> tuple[_Row, ...] | None:
+    """Return how all draws move, where one move answers each corner on all paths; else None."""
     laws = {tuple((d.index, d.kind, d.scale) for d in group.draws) for group in groups}
     draws = groups[0].draws
     if len(laws) > 1 or any(draw.kind not in ("laplace", "gaussian") for draw in draws):
@@ -485,8 +677,7 @@ def _one_move(
         region=tuple(each for group in groups for each in group.region),
         leaf=Leaf("", tuple(form for group in groups for form in group.leaf.forms)),
     )
-    largest: dict[int, Fraction] = {}
-    square = ZERO
+    found = []
     for move in moves:
         normal = {draw.index: draw.scale for draw in draws if draw.kind == "gaussian"}
         rows = _distinct(
@@ -515,21 +706,19 @@ def _one_move(
         aligned = align(its, (*move, *(shifts[f"v{index}"] for index in normal)))
         if aligned.shifts is None:
             return None
-        for draw in draws:
-            size = abs(aligned.shifts.get(draw.index, ZERO)) / draw.scale
-            if draw.kind == "laplace":
-                largest[draw.index] = max(largest.get(draw.index, ZERO), size)
-        square = max(
-            square,
-            sum((shifts[f"v{index}"] ** 2 / scale**2 for index, scale in normal.items()), ZERO),
-        )
-    return list(largest.values()), square
+        gaussian = {(index, scale): shifts[f"v{index}"] for index, scale in normal.items()}
+        found.append(_Row(move, gaussian, ((aligned.shifts,),)))
+    return tuple(found)
 
 
 def _lower_end(
-    program: Program, groups: Sequence[Group], relation: Adjacency, epsilon: float
+    program: Program, groups: Sequence[Group], relation: Adjacency, epsilon: Fraction
 ) -> tuple[float, tuple[Fraction, ...] | None, tuple[Fraction, ...] | None]:
-    """Return the largest delta that two vectors of answers are seen to need."""
+    """Return the largest delta that two vectors of answers are seen to need.
+
+    They are looked for at points of the groups and half a move before them, and then one answer
+    after the other is moved.
+    """
     if written_twice(groups):
         return 0.0, None, None  # what is cut below would tell apart what may be one output
     plain = attrs.evolve(relation, rounded=())
@@ -541,60 +730,140 @@ def _lower_end(
             start[: program.answers] for g in groups for start, _ in starts_of(program, g)
         )
     )
-    best: tuple[float, Any, Any] = (0.0, None, None)
-    pairs = itertools.islice(itertools.product(starts, moves), MOST_LOOKED_AT)
-    for at, move in pairs:
-        neighbor = tuple(x + d for x, d in zip(at, move, strict=True))
-        cut = attrs.evolve(program, root=_cut(program, at, neighbor, epsilon))
+    best: tuple[Fraction, Any, Any] = (ZERO, None, None)
+    growth = exponential(epsilon)
+    paths = program.paths()
+    # where nothing is compared nothing depends on where the answers are
+    anywhere = not program.rounded and not any(path.conditions for path in paths)
+    shifts = (ZERO,) if whole or anywhere else (ZERO, Fraction(1, 2))
+    starts = starts[:1] if anywhere else starts
+    tries = itertools.product(moves, starts, shifts)
+    for move, start, shift in itertools.islice(tries, MOST_LOOKED_AT):
+        at = tuple(x - shift * d for x, d in zip(start, move, strict=True))
+        best = max(best, _between(program, paths, at, move, epsilon, growth), key=lambda b: b[0])
+    steps = () if whole or anywhere else (Fraction(1, 2), Fraction(1, 4), Fraction(1, 8))
+    places = list(itertools.product(steps, range(program.answers), (1, -1)))
+    for step, i, sign in places[:MOST_LOOKED_AT]:
+        if best[1] is not None:
+            move = tuple(y - x for x, y in zip(best[1], best[2], strict=True))
+            at = tuple(x + sign * step * abs(move[i]) * (i == j) for j, x in enumerate(best[1]))
+            best = max(
+                best, _between(program, paths, at, move, epsilon, growth), key=lambda b: b[0]
+            )
+    return max(math.nextafter(float(best[0]), 0.0), 0.0), best[1], best[2]
+
+
+def _between(
+    program: Program,
+    paths: Sequence[Way],
+    at: tuple[Fraction, ...],
+    move: Move,
+    epsilon: Fraction,
+    growth: tuple[Fraction, Fraction],
+) -> tuple[Fraction, tuple[Fraction, ...], tuple[Fraction, ...]]:
+    """Return what delta two vectors of answers need at least, in the worse of both directions."""
+    neighbor = tuple(x + d for x, d in zip(at, move, strict=True))
+    found = ZERO
+    for one, other in ((at, neighbor), (neighbor, at)):
         try:
-            low, _ = delta_of(cut, at, neighbor, epsilon)
-        except DeclarationError:  # its law is not found
-            continue
-        below = math.nextafter(float(low), 0.0)
-        if below > best[0]:
-            best = below, at, neighbor
-    return best
+            found = max(found, _one_way(program, paths, one, other, epsilon, growth))
+        except NoLaw:  # of what is returned
+            break
+    return found, at, neighbor
 
 
-def _cut(
-    program: Program, at: Sequence[Fraction], neighbor: Sequence[Fraction], epsilon: float
-) -> Node:
-    """Return a program's tree that releases of each number whether it is above a bound.
+def _one_way(
+    program: Program,
+    paths: Sequence[Way],
+    one: Sequence[Fraction],
+    other: Sequence[Fraction],
+    epsilon: Fraction,
+    growth: tuple[Fraction, Fraction],
+) -> Fraction:
+    r"""Return a lower bound of the sum of what P is above :math:`e^\epsilon Q`.
 
-    One bound for each place of an output, whatever the path is: it is a function of what is
-    released, which does not show the path.
+    Of a function of what is returned: the constants, and of each number between which bounds it
+    is. The bounds are the same for each output, whatever the path is, which nobody sees.
     """
-    bounds: dict[tuple[str, int], Fraction] = {}
-    here, there = (
-        {f"q{i}": x for i, x in enumerate(program.extended(where))} for where in (at, neighbor)
-    )
+    here, there = (program.extended(where) for where in (one, other))
+    points = [{f"q{i}": x for i, x in enumerate(where)} for where in (here, there)]
+    outputs: dict[str, list[Way]] = {}
+    for path in paths:
+        outputs.setdefault(path.leaf.skeleton, []).append(path)
+    total = ZERO
+    for skeleton, its in outputs.items():
+        its_forms = its[0].leaf.forms
+        size = ZERO  # what numbers must lose beside the constants
+        if its_forms:
+            whole = [
+                sum((_law(path, skeleton, (), where) for path in its), NOTHING)
+                for where in (here, there)
+            ]
+            if not whole[0].low > 0 or not whole[1].low > 0:
+                ratio = ZERO
+            else:
+                ratio = Fraction(float(logarithm(whole[0].low / whole[1].low)))
+            size = epsilon - ratio
+        cuts = _cuts(its[0], points, size, len(its))
+        for cell in itertools.product(*(range(len(bounds) + 1) for _, bounds in cuts)):
+            laws = []
+            for where in (here, there):
+                law = NOTHING
+                for path in its:
+                    conditions = []
+                    for (weights, bounds), k in zip(cuts, cell, strict=True):
+                        form: Form = {}
+                        for j, weight in weights.items():
+                            form = plus(form, scaled(path.leaf.forms[j], weight))
+                        if k > 0:
+                            conditions.append(Inequality(plus(form, {"1": -bounds[k - 1]}), True))
+                        if k < len(bounds):
+                            below = plus(scaled(form, -1), {"1": bounds[k]})
+                            conditions.append(Inequality(below, False))
+                    law += _law(path, skeleton, conditions, where)
+                laws.append(law)
+            total += max(laws[0].low - growth[1] * laws[1].high, ZERO)
+    return total
 
-    def leaf(node: Leaf, draws: Mapping[str, Draw], done: tuple[bool, ...]) -> Node:
-        if len(done) == len(node.forms):
-            return Leaf(f"({node.skeleton!r}, {done})", ())
-        form = node.forms[len(done)]
-        low, high = sorted(value_of(form, point) for point in (here, there))
-        rest = [draws[name] for name in form if name in draws]
-        bound = (low + high) / 2
-        if high > low and rest:
-            scale, size = max(draw.scale for draw in rest), Fraction(epsilon)
-            if all(draw.kind == "gaussian" for draw in rest):
-                bound += scale**2 * size / (high - low)
-            else:  # where the ratio of two densities is e^epsilon
-                bound = min(high, bound + scale * size / 2)
-        bound = bounds.setdefault((node.skeleton, len(done)), bound)
-        condition = Inequality(plus(form, {"1": -bound}), True)
-        if set(condition.form) <= {"1"}:
-            return leaf(node, draws, (*done, condition.form.get("1", ZERO) > 0))
-        yes, no = (leaf(node, draws, (*done, side)) for side in (True, False))
-        return Branch(condition, yes, no)
 
-    def walked(node: Node, draws: Mapping[str, Draw]) -> Node:
-        if isinstance(node, Leaf):
-            return leaf(node, draws, ())
-        if isinstance(node, Draw):
-            return attrs.evolve(node, then=walked(node.then, {**draws, f"v{node.index}": node}))
-        yes, no = (None if each is None else walked(each, draws) for each in (node.yes, node.no))
-        return attrs.evolve(node, yes=yes, no=no)
+def _law(
+    path: Way, skeleton: str, conditions: Sequence[Inequality], where: Sequence[Fraction]
+) -> Enclosed:
+    """Return the probability of a path, with conditions on what it returns."""
+    region = (*path.conditions, *conditions)
+    return enclosed(Group((), path.draws, Leaf(skeleton, ()), region), where, ())
 
-    return walked(program.root, {})
+
+def _cuts(
+    path: Way, points: Sequence[Mapping[str, Fraction]], size: Fraction, paths: int
+) -> list[tuple[dict[int, Fraction], list[Fraction]]]:
+    """Return sums of the returned numbers, by weights, and bounds by which each of them is cut.
+
+    One sum of all numbers with Gaussian noise alone, where the ratio of their densities is e^size;
+    of others each by itself, between its values at both points.
+    """
+    draws = {f"v{draw.index}": draw for draw in path.draws}
+    normal: dict[int, Fraction] = {}
+    threshold = size
+    others: dict[int, list[Fraction]] = {}
+    for j, form in enumerate(path.leaf.forms):
+        first, second = (value_of(form, point) for point in points)
+        its = [draws[name] for name in form if name in draws]
+        if first == second:
+            continue
+        if its and all(draw.kind == "gaussian" for draw in its):
+            # the logarithm of the ratio is (first - second) (y - middle) / variance, summed over j
+            variance = sum((form[f"v{d.index}"] ** 2 * d.scale**2 for d in its), ZERO)
+            normal[j] = (first - second) / variance
+            threshold += normal[j] * (first + second) / 2
+        else:  # densities of Laplace noise have one ratio beyond both values
+            others[j] = sorted((first, second)) if its else [(first + second) / 2]
+    cells, times = 2, paths * (2 if normal else 1)
+    while others and cells < 12 and (cells + 2) ** len(others) * times <= MOST_CUT:
+        cells += 1
+    found = [({j: Fraction(1)}, ends) for j, ends in others.items()]
+    for _, ends in found:
+        if len(ends) == 2:
+            low, high = ends
+            ends[:] = [low + (high - low) * Fraction(k, cells - 1) for k in range(cells)]
+    return [(normal, [threshold]), *found] if normal else found

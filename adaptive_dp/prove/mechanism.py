@@ -122,6 +122,11 @@ def _opened(proof: str) -> _Opened:
         epsilon = checker.check(document)
     except checker.ProofError as error:
         raise DeclarationError(f"ProvedProgram.proof does not hold: {error}") from None
+    if "delta" in document:
+        raise DeclarationError(
+            f"{document['name']} was proved for one epsilon and delta, which say nothing of "
+            "compositions: a mechanism of a plan needs a proof of epsilon or of rho"
+        )
     if "laws" in document:
         raise DeclarationError(
             f"{document['name']} has a finite domain of answers: no query's values are declared to "

@@ -124,10 +124,10 @@ class Proved:
     def __str__(self) -> str:
         what = "DP" if self.measure == "epsilon" else "zCDP"
         head = (
-            f"PROVED: {self.name} is {_above(self.epsilon)}-{what} for {_count(self.answers)}, "
-            f"where {_relation(self.neighbors)}."
+            f"PROVED: {self.name} is {above_words(self.epsilon)}-{what} for "
+            f"{count_words(self.answers)}, where {relation_words(self.neighbors)}."
         )
-        least = _above(self.least)
+        least = above_words(self.least)
         tail = "The worst move costs " + " = ".join(dict.fromkeys([self.formula, least]))
         tail += f"; no smaller {self.measure} holds." if self.tight else "; less may hold."
         return "\n".join([head, tail, *self.words])
@@ -188,7 +188,7 @@ class Refuted:
             loss = "the loss of steps like this one tends to more than the claim"
         lines = [
             f"REFUTED: {self.name} is not {shown_number(self.epsilon)}-DP for "
-            f"{_count(self.answers)}, where {_relation(self.neighbors)}.",
+            f"{count_words(self.answers)}, where {relation_words(self.neighbors)}.",
             f"Answers {_literals(self.at)} and {_literals(self.neighbor)}, output "
             f"{plain(self.output)!r}: {loss}.",
         ]
@@ -236,9 +236,9 @@ class Undecided:
         claim = "" if self.epsilon is None else f" at epsilon = {shown_number(self.epsilon)}"
         upper = "no bound above" if math.isinf(self.upper) else f"{self.upper:.9g} holds"
         return (
-            f"UNDECIDED: {self.name}{claim} for {_count(self.answers)}, where "
-            f"{_relation(self.neighbors)}.\nNo epsilon below {self.lower:.9g} holds; {upper}.\n"
-            f"{self.reason}"
+            f"UNDECIDED: {self.name}{claim} for {count_words(self.answers)}, where "
+            f"{relation_words(self.neighbors)}.\nNo epsilon below {self.lower:.9g} holds; {upper}."
+            f"\n{self.reason}"
         )
 
 
@@ -274,7 +274,8 @@ def prove(
     neighbors
         ``"each"``: every answer moves by at most the radius; ``"one"``: one answer moves, or
         several within an l1 ball (where the function rounds answers, or what it releases jumps with
-        them, one alone: many small moves would each move a rounded number by 1); ``"together"``:
+        them, one alone: many small moves would each move a rounded number by 1; and one alone with
+        geometric noise and a radius above 1); ``"together"``:
         all move up, or all down. Or a list of boxes, each with a pair (low, high) for each answer,
         or a number r for (-r, r): they differ by a
         move in one of the boxes, in either direction.
@@ -527,17 +528,21 @@ def _proved(program: Program, relation: Adjacency, claim: Fraction, bounds: Boun
 def _document(
     program: Program, relation: Adjacency, epsilon: Fraction, bounds: Bounds
 ) -> dict[str, Any]:
-    nodes, ends = nodes_of(program)
     return {
         "format": checker.FORMAT,
         "name": program.name,
         "answers": program.answers,
         **relation_of(program, relation),
         "epsilon": str(epsilon),
-        "program": nodes,
-        "groups": [_group(group, ends) for group in bounds.groups],
+        **groups_written(program, bounds.groups),
         "joined": [_joined(each) for each in bounds.joined],
     }
+
+
+def groups_written(program: Program, groups: Sequence[Group]) -> dict[str, Any]:
+    """Return what a document says of the tree, and of the groups of its paths."""
+    nodes, ends = nodes_of(program)
+    return {"program": nodes, "groups": [_group(group, ends) for group in groups]}
 
 
 def relation_of(program: Program, relation: Adjacency) -> dict[str, Any]:
@@ -1088,13 +1093,14 @@ def _literals(values: Sequence[Fraction]) -> str:
     return f"({', '.join(map(text, values))}{',' if len(values) == 1 else ''})"
 
 
-def _above(value: Fraction) -> str:
+def above_words(value: Fraction) -> str:
     """Return a bound for people, rounded up where it is cut."""
     text = shown_number(value)
     return text if Fraction(text) == value else shown(up(float(value)), upward=True)
 
 
-def _count(answers: int | None) -> str:
+def count_words(answers: int | None) -> str:
+    """Return for how many answers something is shown, in words."""
     if answers is None:
         return "every length"
     return "1 answer" if answers == 1 else f"{answers} answers"
@@ -1110,11 +1116,15 @@ def claim_of(document: Mapping[str, Any], proved: Fraction) -> str:
         tuple((Fraction(low), Fraction(high)) for low, high in box)
         for box in document.get("boxes", [])
     )
-    near = _relation(Adjacency(str(document["neighbors"]), radii, boxes))
-    return f"is {proved}-{what} for {_count(count)}, where {near}"
+    near = relation_words(Adjacency(str(document["neighbors"]), radii, boxes))
+    claim = str(proved)
+    if "delta" in document:
+        claim = f"({proved}, {above_words(Fraction(document['delta']))})"
+    return f"is {claim}-{what} for {count_words(count)}, where {near}"
 
 
-def _relation(relation: Adjacency) -> str:
+def relation_words(relation: Adjacency) -> str:
+    """Return how neighbours' answers differ, in words."""
     text = RELATIONS[relation.kind]
     if relation.kind == "boxes":
         return f"{text} {' or '.join(map(_box, relation.boxes))}"
