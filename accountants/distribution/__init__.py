@@ -44,7 +44,7 @@ from accountants.errors import (
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.losses.sampling import SampledGaussianPair, SampledPair
+from accountants.losses.sampling import ReplacedGaussianPair, SampledGaussianPair, SampledPair
 from accountants.numerics import (
     UNIT,
     Array,
@@ -835,8 +835,9 @@ def _attempt(compute: Callable[[], Answer | None]) -> Answer | None:
 def _single(pair: Pair, delta: float, tight: bool) -> Bounds:
     """Return the root of the pair's own profile."""
     sample = _forward(pair)
-    if isinstance(sample, SampledPair) and delta >= sample.rate:
-        return Bounds(0.0, 0.0)  # delta(0) is the rate times a total variation distance
+    if isinstance(sample, SampledPair | ReplacedGaussianPair) and delta >= sample.rate:
+        # delta(0) is the rate times a total variation distance
+        return Bounds(0.0, 0.0)
     top = max(0.0, pair.top())
     right = top if top < math.inf else 1.0
     # the profile falls in eps: double until it is below delta

@@ -31,8 +31,19 @@ from accountants import special
 from accountants.definitions import pure_to_renyi
 from accountants.errors import DomainError, InapplicableError, integer, positive
 from accountants.loss import PrivacyLoss, _profile
-from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, up
-from accountants.pair import Symmetric, right_half
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    Complex,
+    bracket,
+    ceiling,
+    down,
+    expm1,
+    flooring,
+    up,
+)
+from accountants.pair import LooseBound, Pair, Symmetric, right_half
 
 _DIGITS = Context(prec=80)
 
@@ -46,6 +57,24 @@ def _checked_bound(name: str, size: float, bound: float) -> None:
             f"{name} needs noise up to at least the sensitivity (a bound from 1 on, in "
             f"sensitivities), and a size from 1e-12 to {_LARGEST:g}, got {size!r} and {bound!r}"
         )
+
+
+def _no_group(bound: float, size: int) -> InapplicableError:
+    return InapplicableError(
+        f"noise cut off at {bound} sensitivities has no group privacy for {size} units; "
+        "draw it from a wider interval"
+    )
+
+
+def _grouped(shift: float, bound: float, size: int) -> tuple[float, float]:
+    """Return ``size`` times the shift, rounded up, and the bound in units of it.
+
+    The interval, ``shift * bound``, must not grow by the rounding of either: a wider one is less
+    than what was promised. A bound of 1 may widen it, to the larger shift itself: there the floor
+    is 1/2 at every shift, and what is told apart beside it rises in the shift.
+    """
+    farther = ceiling(Fraction(shift) * size)
+    return farther, max(1.0, flooring(Fraction(shift) * Fraction(bound) / Fraction(farther)))
 
 
 # -----------------------------------------------------------------------------
@@ -90,8 +119,6 @@ class TruncatedLaplace(PrivacyLoss):
 
     theorem: ClassVar[str] = "truncated Laplace noise: Geng, Ding, Guo & Kumar 2020, Thm 1"
 
-    grouped_is_tight: ClassVar[bool] = True
-
     epsilon: float = field(converter=_epsilon)
     bound: float = field(converter=_laplace_bound)
 
@@ -106,7 +133,7 @@ class TruncatedLaplace(PrivacyLoss):
         grown, whole = (_DIGITS.exp(x) - 1 for x in (eps, reach))
         return min(1.0, ceiling(Fraction(_DIGITS.divide(grown, 2 * whole))))
 
-    def pair(self) -> TruncatedLaplacePair:
+    def pair(self) -> Pair:
         """Return the pair where both laws live."""
         return TruncatedLaplacePair(self.epsilon, self.bound)
 
@@ -126,13 +153,13 @@ class TruncatedLaplace(PrivacyLoss):
         k = integer("group size", size)
         if k == 1:
             return self
-        if self.bound / k < 1 or self.epsilon * k > _LARGEST:
-            raise InapplicableError(
-                f"noise cut off at {self.bound} sensitivities has no group privacy for {k} units; "
-                "draw it from a wider interval"
-            )
-        # both rounded to the private side: a larger epsilon, a lower bound
-        return TruncatedLaplace(up(self.epsilon * k, 2), max(1.0, self.bound / k * (1 - 4 * UNIT)))
+        shift, bound = _grouped(self.epsilon, self.bound, k)
+        if Fraction(self.bound) < k or shift > _LARGEST:
+            raise _no_group(self.bound, k)
+        # what a group attains: the shift from below, noise from no narrower an interval
+        less = flooring(Fraction(self.epsilon) * k)
+        wide = ceiling(Fraction(self.epsilon) * Fraction(self.bound) / Fraction(less))
+        return _TruncatedLaplaceGroup(shift, bound, attained=TruncatedLaplace(less, wide))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by shift and by bound, in units of b: a tighter bound tells more."""
@@ -140,6 +167,28 @@ class TruncatedLaplace(PrivacyLoss):
             return False
         reach = [Fraction(each.epsilon) * Fraction(each.bound) for each in (self, other)]
         return reach[0] <= reach[1] and self.epsilon >= other.epsilon
+
+
+@frozen
+class _TruncatedLaplaceGroup(TruncatedLaplace):
+    """The loss of a group, rounded up, with the lower ends of one that is rounded down."""
+
+    attains_group: ClassVar[bool] = True
+
+    attained: TruncatedLaplace = field(kw_only=True)
+
+    def pair(self) -> Pair:
+        """Return the pair, as an upper bound."""
+        return LooseBound(super().pair())
+
+    def attained_pair(self) -> Pair:
+        """Return that of a little less; what is told apart beside it only adds."""
+        return self.attained.pair()
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return the profile, from below that of a little less."""
+        low = self.attained.profile(epsilon).lower
+        return bracket(low, TruncatedLaplace.profile(self, epsilon).upper)
 
 
 @frozen
@@ -314,13 +363,10 @@ class TruncatedGaussian(PrivacyLoss):
         k = integer("group size", size)
         if k == 1:
             return self
-        if self.bound / k < 1 or self.mu_ * k > 40:
-            raise InapplicableError(
-                f"noise cut off at {self.bound} sensitivities has no group privacy for {k} units; "
-                "draw it from a wider interval"
-            )
-        # both rounded to the private side: a larger shift, of noise from a narrower interval
-        return TruncatedGaussian(up(self.mu_ * k, 2), max(1.0, self.bound / k * (1 - 4 * UNIT)))
+        shift, bound = _grouped(self.mu_, self.bound, k)
+        if Fraction(self.bound) < k or shift > 40:
+            raise _no_group(self.bound, k)
+        return TruncatedGaussian(shift, bound)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by shift and by bound, in units of sigma: a tighter bound tells more."""

@@ -75,6 +75,14 @@ def test_replaced_samples_of_tiny_losses(epsilon: float, rate: float) -> None:
         assert (Guarantee(term).renyi(ORDERS) >= 0).all()
 
 
+@pytest.mark.parametrize(("mu", "rate"), [(26.3, 4.9e-6), (11.0, 0.0026)])
+def test_a_replaced_sample_costs_nothing_at_a_delta_of_its_rate(mu: float, rate: float) -> None:
+    """No event tells the two mixtures apart by more than the rate: epsilon was 175 there."""
+    answer = measure(ReplacedSample(Spend(Gaussian(mu)), rate), Distribution(), delta=rate).bounds
+    assert answer is not None
+    assert answer.upper == 0
+
+
 @pytest.mark.parametrize("rate", [1e-17, 0.3])
 def test_samples_of_what_costs_nothing_cost_nothing(rate: float) -> None:
     for times in (1, 1000):

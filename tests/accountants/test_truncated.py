@@ -211,6 +211,19 @@ def test_groups_shift_farther(loss: PrivacyLoss) -> None:
         loss.grouped(21)
 
 
+@pytest.mark.parametrize(("eps", "bound"), [(5.6602994728593234, 59.0), (0.8, 50.0), (0.3, 3.0)])
+def test_groups_of_cut_laplace_noise_are_not_rounded_to_less(eps: float, bound: float) -> None:
+    """The interval's end in units of the noise, up to 700, counts with each unit of rounding."""
+    group = TruncatedLaplace(eps, bound).grouped(3)
+    floor = mp.expm1(3 * truth.real(eps)) / (2 * mp.expm1(truth.real(eps) * truth.real(bound)))
+    assert truth.real(group.delta_floor()) >= floor
+    answer = measure(Grouped(Spend(TruncatedLaplace(eps, bound)), 3), Distribution(), epsilon=40.0)
+    for bounds in (answer.bounds, group.profile(40.0)):
+        assert bounds is not None
+        assert truth.real(bounds.lower) <= floor <= truth.real(bounds.upper)
+        assert bounds.lower == pytest.approx(bounds.upper, rel=1e-11)
+
+
 def test_tighter_bounds_dominate() -> None:
     epsilons = np.linspace(-1, 3, 9)
     for kind in (TruncatedLaplace, TruncatedGaussian):
