@@ -331,11 +331,9 @@ def test_a_hundred_million_reports_of_two_answers(eps: float, at: float) -> None
 @pytest.mark.parametrize("eps", [1e-12, 1e-11])
 def test_next_to_no_loss_has_a_lower_end(eps: float, answers: int) -> None:
     """Means of cells may lie in another order than the cells, by rounding."""
-    loss = Shuffled(RandomizedResponse(eps, answers), 10**6)
-    pair = loss.attained_pair()
+    pair = Shuffled(RandomizedResponse(eps, answers), 10**6).attained_pair()
     assert pair is not None
     assert 0 < pair.top() <= eps
-    assert loss.profile(0.0).upper <= 1e-9
 
 
 @pytest.mark.parametrize("answers", [2, 3, 1000])
