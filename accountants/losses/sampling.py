@@ -160,6 +160,8 @@ class SampledPair(Pair):
             high = max(0.0, min(e, e + 2 * math.log(most) + slack))
         else:
             mu = self.body.mu
+            if mu > 1e3:  # the share, of 1e-200 and more, is at a loss that is no float's
+                return None
             # of the tails, and of what the rounding of their arguments, below 40 + mu, moves them
             wrong, far = 1e-11 + 1e-12 * mu * mu, mu * mu / 2 + 40 * mu
 

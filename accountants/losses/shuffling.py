@@ -747,6 +747,9 @@ def _stretches(
     inside = (u >= mean - 4) & (u + 3 + n * (1 - 2 * r - c[:, :, 0]) - mean <= period / 2)
     known = (clear & near & inside).all(axis=1)
 
+    # no scale is much above 1 where u' is found
+    known &= np.all(scale <= 10, axis=1)
+
     # D at the first: Phi at u', and what it may rise to where its slope is 0
     best = phi[:, 0] + phi_off[:, 0]
     slope = np.abs(at_middle[:, 0]) + middle_off[:, 0]
@@ -997,8 +1000,9 @@ def _in_cells(laws: list[Law], steps: int, mirrored: bool) -> FinitePair:
     under_q = np.bincount(cell, q).astype(np.float64)
     under_p = np.bincount(cell, q * np.exp(losses)).astype(np.float64)
     at = np.log(under_p / under_q)
-    # cells that rounding makes one are left out: that only lowers
-    rising = np.append(True, np.diff(at) > 0) & ((at > 0) | (not mirrored))
+    # cells that rounding makes one, or puts before another, are left out: that only lowers
+    earlier = np.append(-np.inf, np.maximum.accumulate(at)[:-1])
+    rising = (at > earlier) & ((at > 0) | (not mirrored))
     at, p, q = at[rising], under_p[rising], under_q[rising]
     if mirrored:
         at = np.concatenate([-at[::-1], [0.0], at])

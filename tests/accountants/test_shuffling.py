@@ -223,17 +223,6 @@ def delta_of_values(eps: float, ones: int, zeros: int, at: float) -> mp.mpf:
     return max(gain(s) for s in range(low, high + 1))
 
 
-def test_a_block_of_values_is_bounded_by_a_blanket() -> None:
-    with mp.workdps(40):
-        for eps, at in ((0.5, 0.02), (2.0, 0.1)):
-            bound = _of_values(eps, 100, 300, 3000, np.array([at]))[0]
-            for more in (0, 1000, 3000):
-                assert bound >= delta_of_values(eps, 100 + more, 300 + 3000 - more, at)
-            exact = delta_of_values(eps, 100, 300, at)
-            assert exact * (1 - 1e-9) <= _of_values(eps, 100, 300, 0, np.array([at]))[0]
-            assert _of_values(eps, 100, 300, 0, np.array([at]))[0] <= exact * (1 + 1e-9)
-
-
 def of_powers(ratio: int, ones: int, zeros: int) -> list[int]:
     """Integer weights of the number of ones, kept with odds ``ratio``: exact coefficients."""
     bits = (ones + zeros + 1) * ratio.bit_length() + 8
@@ -250,14 +239,14 @@ def gained(ratio: int, law: list[int], t: Fraction) -> float:
     return float(Fraction(sum(max(gain, 0) for gain in gains), den * total))
 
 
-@pytest.mark.parametrize("either", [0, 5, 64, 65, 130])
+@pytest.mark.parametrize("either", [0, 5, 64, 65, 250])
 def test_blocks_of_values_are_above_exact_sums_of_all(either: int) -> None:
     ratio, at = 7, np.log([1.0, 1.01, 1.1, 1.5, 2.5, 6.0])
     thresholds = [Fraction(float(t)) for t in np.exp(at)]
     for ones, zeros in ((60, 10), (3, 200)):
         bounds = _of_values(math.log(ratio), ones, zeros, either, at)
         true = np.zeros(len(at))
-        for more in range(0, either + 1, 13 if either > 5 else 1):
+        for more in range(0, either + 1, max(1, either // 8)):
             law = of_powers(ratio, ones + more, zeros + either - more)
             true = np.maximum(true, [gained(ratio, law, t) for t in thresholds])
         assert np.all(bounds >= true * (1 - 1e-12))
@@ -291,7 +280,7 @@ def test_what_laws_of_all_values_share(ratio: int, units: int) -> None:
 @pytest.mark.parametrize("ratio", [Fraction(2), Fraction(7)])
 def test_two_answers_are_exact_for_all_values_of_few_others(ratio: Fraction) -> None:
     ratios = between(ratio)[4:]
-    for reports in (2, 7, 12):
+    for reports in (2, 9):
         loss = Shuffled(RandomizedResponse(math.log(ratio)), reports)
         # one direction at some number of ones is the other one at as many zeros
         laws = [of_powers(int(ratio), ones, reports - 1 - ones) for ones in range(reports)]
@@ -318,7 +307,7 @@ def test_all_further_values_are_bounded_together(ratio: int) -> None:
     assert np.all(bounds[1:] <= true[1:] * (1 + 2e-3))
 
 
-@pytest.mark.parametrize(("reports", "delta"), [(10**3, 1e-6), (10**5, 1e-3), (10**8, 1e-9)])
+@pytest.mark.parametrize(("reports", "delta"), [(10**3, 1e-6), (10**8, 1e-9)])
 def test_two_answers_are_narrow(reports: int, delta: float) -> None:
     loss = Shuffled(RandomizedResponse(2.0), reports)
     bounds = measure(Spend(loss), Distribution(), delta=delta).bounds
@@ -336,6 +325,15 @@ def test_a_hundred_million_reports_of_two_answers(eps: float, at: float) -> None
         true = [delta_of_values(eps, ones, others - ones, at) for ones in (0, others // 3, others)]
     assert bounds.lower <= max(true) * (1 + mp.mpf(10) ** -12)
     assert float(max(true)) <= bounds.upper <= bounds.lower * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("answers", [2, 4])
+@pytest.mark.parametrize("eps", [1e-12, 1e-11])
+def test_next_to_no_loss_has_a_lower_end(eps: float, answers: int) -> None:
+    """Means of cells may lie in another order than the cells, by rounding."""
+    pair = Shuffled(RandomizedResponse(eps, answers), 10**6).attained_pair()
+    assert pair is not None
+    assert 0 < pair.top() <= eps
 
 
 @pytest.mark.parametrize("answers", [2, 3, 1000])
