@@ -287,3 +287,12 @@ def test_where_targets_are_noise_the_mean_is_the_answer(learner):
         error = np.mean((said - rows["y"]) ** 2)
         # the noise of the sum is that of 45 rows, in half widths of 17.5
         assert error < np.var(rows["y"]) + (5 * 45 / 4_000 * 17.5) ** 2
+
+
+def test_bounds_that_are_almost_equal_have_no_mean() -> None:
+    """Half of the width of (0, 5e-324) is rounded to 0, by which the mean was divided."""
+    people = dp.dataset("people", columns={"age": (0, 100), "y": (0, 5e-324)})
+    model = people.solve(dp.BoostedSSP(["age"], "y"), epsilon=1.0, delta=1e-6)
+    plan = dp.Pipeline(model=model).with_delta(1e-6)
+    found = plan.simulate(seed=1, people={"age": [1.0, 2.0], "y": [0.0, 0.0]})["model"]
+    assert found == {"intercept": 0.0, "age": 0.0}

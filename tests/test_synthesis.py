@@ -550,6 +550,16 @@ class TestRefusals:
         with pytest.raises(DeclarationError, match="private_keys="):
             dp.synthesize(people, [["word", "a"]], columns=["word", "a"], epsilon=1.0, delta=1e-6)
 
+    def test_of_columns_that_are_left_out_is_said(self) -> None:
+        columns = {"id": str, "word": str, "a": ["x", "y"]}
+        people = dp.dataset("t", columns=columns, unit="id", rows_per_unit=2)
+        with pytest.warns(UserWarning, match=r"no column 'word': neither.*private_keys="):
+            dp.synthesize(people, "all 1-way")
+        # no warning, which would be an error here, where the user says which are meant
+        dp.synthesize(people, [["a"]])
+        dp.synthesize(people, "all 1-way", columns=["a"])
+        dp.synthesize(people, "all 1-way", private_keys={"word": 3})
+
     def test_of_a_domain_that_is_too_large_with_sizes(self) -> None:
         people = dp.dataset("t", columns={f"c{i}": list(range(20)) for i in range(60)})
         with pytest.raises(DeclarationError, match=r"34,220 tables.*cells.*fit"):

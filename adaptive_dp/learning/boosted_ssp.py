@@ -359,10 +359,9 @@ class BoostedSSP(ColumnLearner[Model]):
         problem = linear(table, self.features, self.target, Squared(), None)
         radius = problem.radius
 
-        goal = table.domain.find(self.target)
-        centre = (
-            mean_share(mu, part) if isinstance(goal, Interval) and goal.lower < goal.upper else 0.0
-        )
+        # bounds that are equal, or so near that half of their width is rounded to 0, have no mean
+        wide = isinstance(table.domain.find(self.target), Interval) and problem.target_scale[1] > 0
+        centre = mean_share(mu, part) if wide else 0.0
 
         # shares of mu^2: `centre` for the target's sum, of the rest SHARE for the matrix and
         # (1 - SHARE) / STEPS for each step, 1 in all

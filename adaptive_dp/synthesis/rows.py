@@ -5,6 +5,7 @@ All of it is post-processing of a released model, and costs nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +42,9 @@ FRESH = 256
 
 TRIED = 20
 """How many rows are looked at for each that is exchanged."""
+
+AT_ONCE = 2**16
+"""How many cells of rows are looked at together: half a MB, which a core has nearby."""
 
 
 def rounded(goals: Floats, total: int, draw: np.random.Generator) -> Integers:
@@ -107,6 +111,31 @@ def cell_index(codes: Integers, table: Columns, sizes: tuple[int, ...]) -> Integ
     return index
 
 
+def cell_steps(
+    tables: Sequence[Columns], sizes: tuple[int, ...]
+) -> tuple[Integers, list[tuple[Integers, Integers]]]:
+    """Return where each table begins, all tables end to end, and by what columns are multiplied.
+
+    The k-th pair is of the k-th column of each table: its place, and the step of its cells. Of
+    tables of fewer columns the step is 0.
+
+    >>> first, steps = cell_steps([(0, 1), (1,)], (2, 3))
+    >>> row = np.array([1, 2])
+    >>> first + sum(row[places] * factors for places, factors in steps)  # cell 5 of 6, and 2 after
+    array([5, 8])
+    """
+    most = max(map(len, tables), default=0)
+    places, factors = np.zeros((2, most, len(tables)), dtype=np.intp)
+    for j, table in enumerate(tables):
+        step = 1
+        for k in reversed(range(len(table))):
+            places[k, j], factors[k, j] = table[k], step
+            step *= sizes[table[k]]
+    lengths = [math.prod(sizes[i] for i in table) for table in tables]
+    first = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.intp)
+    return first, list(zip(places, factors, strict=True))
+
+
 def possible_codes(model: Model, count: int, draw: np.random.Generator) -> Integers:
     """Return rows as of `tree_codes`, most of them of a prior if any, none impossible."""
     if model.prior is None and not model.impossible:
@@ -171,18 +200,25 @@ def sampled_codes(
         return possible_codes(model, count, draw)
     least, most, few, many = POOL
     size = max(least * count, min(most * count, many), few)
-    pool = possible_codes(model, size, draw)
+    # a column's cells lie together: a table reads few columns of all rows
+    pool = np.asfortranarray(possible_codes(model, size, draw))
     # what was read comes last in each sweep: weights agree with it
     fitted = [*beside, *tables]
-    places = [cell_index(pool, table, model.sizes) for table in fitted]
     goals = [model.answer(table).reshape(-1) / model.total for table in fitted]
+    places = [cell_index(pool, table, model.sizes) for table in fitted]
     weights = fitted_weights(places, goals, size)
     # neighbours in this order are alike, so that a systematic sample spreads over all cells
     order = np.lexsort(pool.T[::-1])
     ends = np.cumsum(weights[order])
     marks = (np.arange(count) + draw.random()) * (ends[-1] / count)
     chosen = order[np.minimum(np.searchsorted(ends, marks, side="right"), size - 1)]
-    chosen = exchanged(chosen, order, ends, places, [goal * count for goal in goals], draw)
+    lacking = [
+        goal * count - np.bincount(place[chosen], minlength=len(goal))
+        for place, goal in zip(places, goals, strict=True)
+    ]
+    del places  # the largest of all
+    steps = cell_steps(fitted, model.sizes)
+    chosen = exchanged(chosen, order, ends, pool, steps, np.concatenate(lacking), draw)
     found: Integers = pool[draw.permutation(chosen)]
     return found
 
@@ -202,9 +238,11 @@ def fitted_weights(places: list[Integers], goals: list[Floats], size: int) -> Fl
     weights = np.full(size, 1 / size)
     for _ in range(SWEEPS):
         for place, goal in zip(places, goals, strict=True):
-            sums = np.bincount(place, weights, minlength=len(goal))
+            # as NumPy's own indices, once for both; kept so they would take twice the memory
+            index = place.astype(np.intp)
+            sums = np.bincount(index, weights, minlength=len(goal))
             # a cell that no row is in stays empty
-            weights *= (goal / np.maximum(sums, 1e-12))[place]
+            weights *= np.take(goal / np.maximum(sums, 1e-12), index)
         if not weights.sum() > 0:
             return np.full(size, 1 / size)
         weights /= weights.sum()
@@ -215,8 +253,9 @@ def exchanged(
     chosen: Integers,
     order: Integers,
     ends: Floats,
-    places: list[Integers],
-    goals: list[Floats],
+    pool: Integers,
+    steps: tuple[Integers, list[tuple[Integers, Integers]]],
+    lacking: Floats,
     draw: np.random.Generator,
 ) -> Integers:
     """Return chosen rows of which some are exchanged for others of the pool.
@@ -227,31 +266,47 @@ def exchanged(
         Rows of the pool.
     order, ends
         All rows of the pool in an order, and their weights added up.
-    places, goals
-        As of `fitted_weights`, in numbers of rows.
+    pool
+        Rows as cells.
+    steps
+        Of all tables, as of `cell_steps`.
+    lacking
+        How many rows the cells of all tables lack, end to end.
     """
-    chosen, count = chosen.copy(), len(chosen)
-    held = zip(places, goals, strict=True)
-    lacking = [goal - np.bincount(place[chosen], minlength=len(goal)) for place, goal in held]
+    chosen, count, lacking = chosen.copy(), len(chosen), lacking.copy()
+    first, columns = steps
+    together = max(1, AT_ONCE // len(first))
+
+    def cells(rows: Integers) -> Integers:
+        # a line for each table; integers, since threads of products of matrices may wait for long
+        own = pool[rows].T.astype(np.intp)
+        found = np.repeat(first[:, None], len(rows), axis=1)
+        for places, factors in columns:
+            part = own[places]
+            part *= factors[:, None]
+            found += part
+        return found
+
+    def wanted(rows: Integers) -> Floats:
+        parts = [rows[i : i + together] for i in range(0, len(rows), together)]
+        return np.concatenate([signs[cells(part)].sum(axis=0) for part in parts])
+
     for k in range(SWAPS):
         size = max(1, int(SWAPPED * count * (1 - k / SWAPS)))
         tried = min(TRIED * size, count)
         out = draw.choice(count, tried, replace=False)
         marks = draw.random(tried) * ends[-1]
         into = order[np.minimum(np.searchsorted(ends, marks, side="right"), len(order) - 1)]
-        leaving, coming = np.zeros(tried), np.zeros(tried)
-        for place, own in zip(places, lacking, strict=True):
-            signs = np.clip(own, -1.0, 1.0)
-            leaving += signs[place[chosen[out]]]
-            coming += signs[place[into]]
+        signs = np.clip(lacking, -1.0, 1.0)
+        leaving, coming = wanted(chosen[out]), wanted(into)
         # those of cells that have too many rows, for those of cells that have too few
         worst = np.argsort(leaving, kind="stable")[:size]
         best = np.argsort(-coming, kind="stable")[:size]
         gain = coming[best] > leaving[worst]
         gone, come = out[worst[gain]], into[best[gain]]
-        for place, own in zip(places, lacking, strict=True):
-            np.add.at(own, place[chosen[gone]], 1.0)
-            np.subtract.at(own, place[come], 1.0)
+        for i in range(0, len(gone), together):
+            np.add.at(lacking, cells(chosen[gone[i : i + together]]).reshape(-1), 1.0)
+            np.subtract.at(lacking, cells(come[i : i + together]).reshape(-1), 1.0)
         chosen[gone] = come
     return chosen
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -693,11 +694,22 @@ class Synthesizer(Learner[Synthetic]):
             if len(set(self.columns)) < len(self.columns):
                 raise DeclarationError(f"columns must differ, got {list(self.columns)!r}")
             return self.columns
-        return tuple(
+        found = tuple(
             name
             for name, column in declared.items()
             if isinstance(column, Categories | Interval) or name in self.private_keys
         )
+        left = [name for name in declared if name not in found and name != table.domain.unit]
+        # a workload that names its tables says itself which columns are meant
+        if left and isinstance(self.workload, str):
+            warnings.warn(
+                f"synthetic rows will have no column {', '.join(map(repr, left))}: neither bounds "
+                "nor categories are declared. Declare them, release the most frequent values of a "
+                "column of str by private_keys={name: 20}, or name the columns that are wanted in "
+                "columns=",
+                stacklevel=2,
+            )
+        return found
 
     def _rounds(self, columns: int, found: Layout, budget: LearnerBudget | None) -> int:
         if self.method == "independent" or len(found.tables) == len(one_way_tables(found)):
