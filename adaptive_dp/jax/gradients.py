@@ -634,7 +634,7 @@ class ClippedSums:
         return np.concatenate(whole, axis=1)
 
     def _along(
-        self, theta: Any, x: Any, y: Any, along: NDArray[np.float64]
+        self, along: NDArray[np.float64], theta: Any, x: Any, y: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return squared norms, and products with a direction, of shape (leaves, slots)."""
         _, parts = self._rows(theta, x, y)
@@ -784,7 +784,8 @@ class ClippedSums:
             for start in range(0, len(inputs), self.physical_batch):
                 rows = np.arange(start, start + self.physical_batch)
                 rows[rows >= len(inputs)] = -1
-                squares, products = self._along(theta, *self._placed(rows, inputs, targets), along)
+                placed = self._placed(rows, inputs, targets)
+                squares, products = self._along(along, theta, *placed)
                 if not by_layer:
                     squares, products = squares.sum(axis=0), products.sum(axis=0)
                 norms = np.sqrt(squares)
