@@ -167,6 +167,8 @@ def test_buffers_are_a_toeplitz_matrix_and_its_inverse(batches, epochs):
     bound = participation_sensitivity(c, epochs, batches)
     assert factorization.sensitivity() == pytest.approx(bound, rel=1e-9)
     # the inverse's coefficients: the first is 1, all others are at most 0 and do not grow
+    rates, weights = factorization.buffers
+    assert int(weights.sum()) ** 2 <= int((weights * rates).sum())  # c_1^2 <= c_0 c_2
     inverse = np.linalg.inv(c)[:, 0]
     assert inverse[0] == pytest.approx(1)
     assert (inverse[1:] <= 0).all()

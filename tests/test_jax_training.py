@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ jax: Any = pytest.importorskip("jax")
 optax: Any = pytest.importorskip("optax")
 jnp = jax.numpy
 
-from adaptive_dp.jax.gradients import ClippedSums, wide  # noqa: E402
+from adaptive_dp.jax.gradients import ClippedSums, _Book, wide  # noqa: E402
 from adaptive_dp.torch.gradients import unit_batches  # noqa: E402
 
 FULL = int(1 / ClippedSums.step)
@@ -228,6 +229,36 @@ def test_which_matrices_are_kept_and_their_gradients() -> None:
     along = np.arange(len(theta)) / 9
     found = sums.products(theta, x, y, along, threshold=2.0)
     np.testing.assert_allclose(found.sum(), right @ along, atol=1e-2)
+
+
+def test_no_gradient_of_a_kept_matrix_is_formed() -> None:
+    """Neither where the object is built, nor for an audit: of 64 slots that would be 17 MB."""
+    x, tree = np.eye(4, 256, dtype=np.float32), {"w": np.ones((256, 256), np.float32)}
+    tracemalloc.start()
+    try:
+        sums = ClippedSums(lambda t, x, y: ((x @ t["w"]) ** 2).sum(), tree, x, x, physical_batch=64)
+        found = sums.products(np.ones(256**2), x, x, np.ones(256**2), threshold=1.0)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 10 * 2**20
+    np.testing.assert_allclose(found, 256**0.5, rtol=1e-6)
+
+
+def test_where_jax_has_other_insides_all_gradients_are_formed(monkeypatch: Any) -> None:
+    """Its parts that evaluate a jaxpr are not public: without them nothing is refused."""
+
+    def gone(*_: Any) -> Any:
+        raise AttributeError("no get_bind_params")
+
+    monkeypatch.setattr(_Book, "_bound", gone)
+    x = np.float32([[3, 4, 0], [0, 0.5, 1]])
+    sums = ClippedSums(lambda w, x, y: ((x @ w) ** 2).sum(), np.eye(3, dtype=np.float32), x, x)
+    assert sums.engines == ["formed"]
+    total, short = sums(np.eye(3).reshape(-1), x[:1], x[:1], threshold=1.0)
+    right = np.outer(x[0], x[0]).reshape(-1) / 25
+    np.testing.assert_allclose(total * sums.step, right, atol=1e-7)
+    assert short == 0
 
 
 def test_rows_of_all_sizes(sums: ClippedSums) -> None:

@@ -128,6 +128,22 @@ class TestOpacus:
             with pytest.raises(dp.DeclarationError, match="known"):
                 certificate(engine(history), noise_scheduler=unknown, **given)
 
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"step_size": 0},
+            {"gamma": "a half"},
+            {"gamma": 1e300},
+            {"gamma": math.nan},
+            {"optimizer": SimpleNamespace()},
+        ],
+    )
+    def test_settings_of_a_scheduler_that_give_no_noise(self, settings: dict[str, Any]) -> None:
+        one = {"optimizer": SimpleNamespace(noise_multiplier=1.0), "last_epoch": 9}
+        scheduler = type("StepNoise", (), {**one, "step_size": 1, "gamma": 1.0, **settings})()
+        with pytest.raises(dp.DeclarationError, match="scheduler"):
+            dp.interop.opacus.certificate(engine(), delta=1e-5, noise_scheduler=scheduler)
+
     @pytest.mark.filterwarnings("ignore")
     def test_a_real_scheduler(self) -> None:
         schedulers = pytest.importorskip("opacus.schedulers")

@@ -282,11 +282,17 @@ def _check_scheduler(optimizer: Any, history: list[tuple[Any, Any, int]], schedu
         )
     if optimizer is not None and held is not optimizer:
         raise DeclarationError("the noise scheduler is of another optimizer than was given")
-    values = _scheduled(scheduler, float(history[0][0]), epochs)
-    if not math.isclose(values[-1], float(held.noise_multiplier), rel_tol=1e-9):
+    try:
+        values = _scheduled(scheduler, float(history[0][0]), epochs)
+        now = float(held.noise_multiplier)
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        raise DeclarationError(
+            f"the noise scheduler's settings give no noise of each epoch: {error!r}"
+        ) from None
+    if not math.isclose(values[-1], now, rel_tol=1e-9):
         raise DeclarationError(
             f"the scheduler's last noise multiplier is {values[-1]!r}, and its optimizer has "
-            f"{float(held.noise_multiplier)!r}: something else has changed it"
+            f"{now!r}: something else has changed it"
         )
     at = 0
     for noise, _, _ in history:

@@ -459,7 +459,7 @@ class ClippedSums:
         self._adds: dict[tuple[str, bool], Any] = {}
         with compiled():
             try:
-                book = None if by_unit else self._traced(tree)
+                book = None if by_unit else self._traced(tree, flat)
                 kept = {} if book is None else book.first
                 self._books = [kept.get(i) for i, size in enumerate(sizes) if size]
                 self.engines = ["formed" if each is None else "kept" for each in self._books]
@@ -486,16 +486,26 @@ class ClippedSums:
         leaves = jax.tree_util.tree_leaves(found)
         return value, [leaf.reshape(-1) for leaf in leaves if leaf.size]
 
-    def _traced(self, tree: Any) -> _Book:
-        """Return the loss of a made-up row as it was traced."""
+    def _traced(self, tree: Any, flat: Any) -> _Book | None:
+        """Return the loss of a made-up row as it was traced; None where it cannot be followed.
+
+        To evaluate a jaxpr takes parts of JAX that other versions may have changed; and where the
+        function itself fails, forming the gradients says why.
+        """
         jax = library()
         leaves, kind = jax.tree_util.tree_flatten(tree)
 
         def loss(leaves: Any, x: Any, y: Any) -> Any:
             return self._one(jax.tree_util.tree_unflatten(kind, leaves), x, y)
 
-        jaxpr = jax.make_jaxpr(loss)(leaves, self._inputs[0], self._targets[0])
-        return _Book(jaxpr, [np.shape(leaf) for leaf in leaves])
+        try:
+            jaxpr = jax.make_jaxpr(loss)(leaves, self._inputs[0], self._targets[0])
+            book = _Book(jaxpr, [np.shape(leaf) for leaf in leaves])
+            rows = jax.vmap(self._by_book(book), in_axes=(None, 0, 0))
+            jax.eval_shape(rows, flat, self._inputs, self._targets)
+        except Exception:  # of made-up rows; all gradients are formed then
+            return None
+        return book
 
     def _by_book(self, book: _Book) -> Callable[..., Any]:
         """Return what computes the loss of a row, and of each leaf its gradient or a pair."""
@@ -565,8 +575,9 @@ class ClippedSums:
                 "the loss prints, or calls Python, when it is run: private rows would be shown"
             )
         losses, rows = self._results(theta, x, y)
-        whole = self._whole(theta, x, y)
-        for i in range(min(2, self.physical_batch)):
+        few = min(2, self.physical_batch)
+        whole = self._whole(theta, x, y, few)
+        for i in range(few):
             first, again = (
                 [
                     np.asarray(value, np.float64),
@@ -610,16 +621,33 @@ class ClippedSums:
         leaves = library().tree_util.tree_leaves(parts)
         return np.asarray(losses), np.concatenate([np.asarray(part) for part in leaves], axis=1)
 
-    def _whole(self, theta: Any, x: Any, y: Any) -> NDArray[Any]:
-        """Return the slots' gradients, shape (slots, size)."""
+    def _whole(self, theta: Any, x: Any, y: Any, slots: int) -> NDArray[Any]:
+        """Return the gradients of the first slots, shape (slots, size): of few, they are formed."""
         _, parts = self._rows(theta, x, y)
         whole = []
         for part, first in zip(parts, self._books, strict=True):
-            if first is not None:
-                pair = [np.asarray(each) for each in (part if first else part[::-1])]
-                part = np.einsum("ni,nj->nij", *pair).reshape(len(x), -1)
-            whole.append(np.asarray(part))
+            if first is None:
+                whole.append(np.asarray(part)[:slots])
+                continue
+            pair = [np.asarray(each)[:slots] for each in (part if first else part[::-1])]
+            whole.append(np.einsum("ni,nj->nij", *pair).reshape(slots, -1))
         return np.concatenate(whole, axis=1)
+
+    def _along(
+        self, along: NDArray[np.float64], theta: Any, x: Any, y: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return squared norms, and products with a direction, of shape (leaves, slots)."""
+        _, parts = self._rows(theta, x, y)
+        starts = np.cumsum(self._sizes)[:-1]
+        squares, products = [], []
+        for part, first, own in zip(parts, self._books, np.split(along, starts), strict=True):
+            pair = part if first is not None else (part,)
+            each = [np.asarray(v, np.float64) for v in (pair[::-1] if first is False else pair)]
+            squares.append(np.prod([(v**2).sum(axis=1) for v in each], axis=0))
+            # of a product a g' with a direction D: a' D g
+            moved = each[0] @ own.reshape(each[0].shape[1], -1)
+            products.append((moved * each[-1]).sum(axis=1) if len(each) > 1 else moved[:, 0])
+        return np.array(squares), np.array(products)
 
     def _refuse_fast_math(self, like: Any) -> None:
         """Refuse a compiler that was told to neglect NaN, or that has no float64."""
@@ -751,22 +779,18 @@ class ClippedSums:
         theta = library().numpy.asarray(np.asarray(theta, dtype=self._precision))
         inputs, targets = np.asarray(inputs), np.asarray(targets)
         along, found = np.asarray(direction, dtype=np.float64), []
-        ends = np.cumsum(self._sizes).tolist() if by_layer else [self.size]
-        length = 1 / np.sqrt(len(ends))
-        with compiled():
+        length = 1 / np.sqrt(len(self._sizes)) if by_layer else 1.0
+        with compiled(), np.errstate(all="ignore"):
             for start in range(0, len(inputs), self.physical_batch):
                 rows = np.arange(start, start + self.physical_batch)
                 rows[rows >= len(inputs)] = -1
-                gradients = self._whole(theta, *self._placed(rows, inputs, targets))
-                own = gradients.astype(np.float64)[rows >= 0]
-                products = np.zeros(len(own))
-                with np.errstate(all="ignore"):
-                    for low, high in zip([0, *ends], ends, strict=False):
-                        part = own[:, low:high]
-                        norms = np.linalg.norm(part, axis=1)
-                        factors = rule_factors(norms, rule, threshold, length)
-                        products += part @ along[low:high] * np.minimum(factors, length / norms)
-                    found.append(products)
+                placed = self._placed(rows, inputs, targets)
+                squares, products = self._along(along, theta, *placed)
+                if not by_layer:
+                    squares, products = squares.sum(axis=0), products.sum(axis=0)
+                norms = np.sqrt(squares)
+                factors = np.minimum(rule_factors(norms, rule, threshold, length), length / norms)
+                found.append(np.atleast_2d(products * factors).sum(axis=0)[rows >= 0])
         whole = np.concatenate([*found, np.zeros(0)])
         return np.asarray(np.nan_to_num(whole, posinf=0.0, neginf=0.0))
 

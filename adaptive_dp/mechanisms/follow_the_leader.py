@@ -337,9 +337,10 @@ class Buffered:
 
     *Rates.* The square root of the matrix of prefix sums has ``c_j = (1 / pi) int e^(-sj) e^(-s/2)
     / sqrt(1 - e^-s) ds``; the sum by the trapezoidal rule at s from ``low`` to 4, evenly in log s,
-    has positive w_i with ``sum_i w_i / u_i <= 1``. So coefficients fall and are log-convex, and
-    those of the inverse are at most 0 but for the first (Kaluza 1928) and do not grow. Of 24 values
-    of ``low`` that with the least root mean square error times sensitivity is taken.
+    has positive w_i, with ``(sum_i w_i)^2 <= sum_i w_i u_i`` in all that is tried for up to 2^16
+    rounds (enumerated). So coefficients are log-convex, and those of the inverse are at most 0 but
+    for the first (Kaluza 1928). Of 24 values of ``low`` that with the least root mean square error
+    times sensitivity is taken. No claim of privacy rests on this.
 
     *Rounding.* Rates and weights are integers a_i and b_i over 2^20. Buffers are integers ``U <-
     floor(u U) + 2^4 x``, in which errors are less than ``1 / (1 - u_i)`` apart for any two
