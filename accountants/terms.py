@@ -403,7 +403,7 @@ class Grouped(_OnePart):
     >>> from accountants import Basic, Laplace, measure
     >>> family = Grouped(Spend(Laplace(epsilon=0.5)), size=4)
     >>> print(measure(family, Basic(), delta=0.0).bounds)
-    [0, 2]
+    [1.99999, 2]
     """
 
     size: int = field(validator=checked(integer))
