@@ -391,9 +391,14 @@ def calibrate(
     if cost is None:
         search = evolve(search, decreasing=_falling(search, begin))
     # several accountants: keep the one that is tightest near the solution
-    if len(trial.accountants) > 1:
+    every = trial.accountants
+    if len(every) > 1:
         begin = trial.choose_accountant(search, begin)
     solution = boundary(search, begin)
+    if solution is None and len(trial.accountants) < len(every):
+        # the one that is tightest at a start above the target need not reach it: another may
+        trial.accountants, trial.answers = every, {}
+        solution = boundary(search, begin)
     if solution is None:
         raise DomainError(_unreachable(search, trial))
     return trial.calibration(solution.value)

@@ -127,7 +127,7 @@ def skipping_negligible(profile: Profile) -> Profile:
             # far beyond the first of them the profile may be negligible, and dear to ask for
             far = max(1.0, 4 * float(epsilons[order[start]]))
             part = order[start : start + count]
-            part = part[epsilons[part] <= far]
+            part = part[~(epsilons[part] > far)]  # one at least, of NaN as well
             start += len(part)
             beyond, upper[part] = negligible[0]
             asked = part[epsilons[part] < beyond]

@@ -19,6 +19,7 @@ from accountants import (
     GaussianDP,
     Laplace,
     Parallel,
+    Pure,
     Renyi,
     Repeated,
     Sampled,
@@ -375,3 +376,18 @@ def test_a_start_at_the_solution_needs_few_costs() -> None:
     assert near.evaluations <= 5 < far.evaluations
     assert near.value == pytest.approx(far.value, rel=2e-3)
     assert 0.998 <= near.epsilon.upper <= 1.0
+
+
+def test_an_accountant_that_does_not_reach_the_target_is_not_kept() -> None:
+    """One start above the target once kept the one that is tightest there, and refused."""
+
+    def term(value: float) -> Term:
+        # by basic composition 1.015 and 1.02, by Renyi's 1.094 and .43
+        return Spend(Gaussian(0.24)) if value < 2 else Repeated(Spend(Pure(0.0102)), 100)
+
+    solved = calibrate(
+        term, epsilon=1.0, delta=1e-6, accountant=[Basic(), Renyi()], cost="decreasing"
+    )
+    assert solved.accountant == "renyi"
+    assert solved.value == pytest.approx(2.0)
+    assert solved.epsilon.upper <= 1.0

@@ -384,3 +384,15 @@ def test_epsilons_far_beyond_the_curve_are_not_asked() -> None:
     assert (lower <= np.exp(-points * points)).all()
     assert (upper >= np.exp(-points * points)).all()
     assert (upper - lower <= 1e-18).all()
+
+
+@pytest.mark.parametrize("last", [math.inf, math.nan])
+def test_an_epsilon_of_any_kind_ends(last: float) -> None:
+    """Each turn takes one epsilon at least: one that is no number once was asked for ever."""
+
+    def profile(epsilons: Array) -> tuple[Array, Array]:
+        return np.exp(-epsilons) / 2, np.exp(-epsilons)
+
+    lower, upper = skipping_negligible(profile)(np.array([0.0, 0.0, 0.5, last]))
+    assert lower[-1] == 0.0
+    assert (upper[:3] == np.exp([0.0, 0.0, -0.5])).all()
