@@ -1780,6 +1780,13 @@ def test_the_delta_of_a_composition() -> None:
     assert float(found) == pytest.approx(bound.upper, rel=1e-3)
 
 
+def _other_key(document: dict[str, Any], key: str) -> None:
+    """Write the draws that move by other texts of their numbers, and that none of them moves."""
+    document["losses"] = [["0", 1] for _ in document["losses"]]
+    for row in document["moves"]:
+        row["noise"] = [[{key.format(i): s for i, s in row["noise"][0][0].items()}]]
+
+
 def test_forged_proofs_of_a_delta_are_refused() -> None:
     """Each way to claim less: a smaller delta, other neighbours, noise, paths, moves, cells."""
     everything = json.loads(
@@ -1833,7 +1840,8 @@ def test_forged_proofs_of_a_delta_are_refused() -> None:
         lambda d: d["moves"][0]["noise"][1].reverse(),
         _set(["losses", 0, 1], 50),  # a pure loss is one of randomized response
     ]
-    for good, changes in ((everything, [*both, *mixed]), (alone, both)):
+    single = [functools.partial(_other_key, key=key) for key in ("0{}", " {}", "+{}", "0_{}")]
+    for good, changes in ((everything, [*both, *mixed]), (alone, [*both, *single])):
         for i, change in enumerate(changes):
             try:
                 checker.check(forge(good, change))

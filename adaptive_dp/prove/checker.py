@@ -84,6 +84,16 @@ def read_form(written: Mapping[str, str]) -> Form:
     return {str(name): exact(value) for name, value in written.items()}
 
 
+def read_noise(written: Mapping[str, str], draws: Sequence[Drawn]) -> dict[int, Fraction]:
+    """Return by how much each draw moves, which a document writes by the draws' numbers."""
+    moves = {int(index): exact(shift) for index, shift in written.items()}
+    # "0" and "00" are one draw: what is moved must be what is counted
+    require(all(str(i) in written for i in moves), "a draw is written by its number")
+    require(len(moves) == len(written), "a draw moves in one way")
+    require(all(0 <= i < len(draws) for i in moves), "a move of noise that is not drawn")
+    return moves
+
+
 def read_condition(written: Sequence[Any]) -> Condition:
     """Return a condition, written as its form and whether it is strict."""
     form, strict = written
@@ -340,10 +350,9 @@ def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
         require(move in table, "a corner of the neighbours' moves is missing")
         moved = {f"q{i}": value for i, value in enumerate(move)}
         cost = Fraction(0)
-        for index, written in table[move].items():
-            require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
-            moved[f"v{int(index)}"] = exact(written)
-            cost += exact(written) ** 2 / (2 * draws[int(index)][1] ** 2)
+        for index, shift in read_noise(table[move], draws).items():
+            moved[f"v{index}"] = shift
+            cost += shift**2 / (2 * draws[index][1] ** 2)
         require(cost <= rho, "a move costs more than rho")
         for row in rows:
             change = sum(v * moved.get(n, 0) for n, v in row.items() if n != "1")
@@ -575,8 +584,9 @@ def _check_delta(document: Mapping[str, Any]) -> Fraction:
         noises = row["noise"]
         require(len(noises) == (1 if alone else len(parts)), "moves of noise for each group")
         if alone:
+            moves = read_noise(noises[0][0], draws)
             for i, (shift, _) in zip(shifted, losses, strict=True):
-                its = abs(exact(noises[0][0].get(str(i), "0"))) / draws[i][1]
+                its = abs(moves.get(i, Fraction(0))) / draws[i][1]
                 require(its <= shift, "Laplace noise moves by more than its shift")
         for number, (part, rows) in enumerate(zip(parts, every, strict=True)):
             # of one move of all draws the negative one undoes it
@@ -685,14 +695,12 @@ def _cost(
     moved = {f"q{i}": value for i, value in enumerate(move)}
     moved |= {f"v{index}": value for index, value in gaussian.items()}
     cost = Fraction(0)
-    for index, written in noise.items():
-        require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
-        kind, scale = draws[int(index)]
-        shift = exact(written)
+    for index, shift in read_noise(noise, draws).items():
+        kind, scale = draws[index]
         require(kind != "gaussian" or shift == 0, "Gaussian noise has no finite epsilon")
         require(kind != "geometric" or shift.denominator == 1, "integers move by integers")
         if kind != "gaussian":
-            moved[f"v{int(index)}"] = shift
+            moved[f"v{index}"] = shift
             cost += abs(shift) / scale
     for form in rows:
         change = sum(v * moved.get(n, 0) for n, v in form.items() if n != "1")
