@@ -40,6 +40,7 @@ from adaptive_dp.prove.laws import NoLaw, bounds, law
 from adaptive_dp.prove.mechanism import ProvedProgram
 from adaptive_dp.prove.program import Draw, Leaf, Program
 from adaptive_dp.prove.program import Test as Branch
+from adaptive_dp.prove.verdicts import claim_of
 
 
 def cases(rows: list[Case]) -> list[Any]:
@@ -1778,6 +1779,48 @@ def test_the_delta_of_a_composition() -> None:
     found = checker.largest_delta(cells, Fraction(2), Fraction(3, 5))
     assert bound.lower is None or float(found) >= bound.lower
     assert float(found) == pytest.approx(bound.upper, rel=1e-3)
+
+
+def test_a_claim_of_geometric_noise_is_of_integers() -> None:
+    """Of other numbers it says nothing: their fractions are seen in what is returned."""
+
+    def counted(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.geometric(2), answers[1] + noise.gaussian(3)
+
+    found = prove.largest_delta(counted, answers=2, epsilon=0.5)
+    assert "Its answers are integers, as geometric noise is." in str(found)
+    assert "for 2 answers in integers, where" in claim_of(found.document, Fraction(1, 2))
+    pure = prove.prove(counted_alone, answers=1)
+    assert "for 1 answer in integers, where" in claim_of(pure.document, Fraction(1, 2))
+    alone = prove.largest_delta(normal_of, answers=2, epsilon=0.5)
+    assert "integers" not in claim_of(alone.document, Fraction(1, 2)) + str(alone)
+
+
+def test_the_lower_end_of_a_delta_is_of_integers() -> None:
+    """Also on paths without geometric noise answers are integers: no fractions are looked at."""
+
+    def mixed(answers: Any, noise: Any) -> Any:
+        if 3 * answers[0] + noise.laplace(3) > 1:
+            return 1
+        return 2 if 2 * answers[0] + noise.geometric(2) > 3 else 3
+
+    def law_at(a: int) -> list[float]:
+        first = stats.laplace(scale=3).sf(1 - 3 * a)
+        second = (1 - first) * stats.dlaplace(1 / 2).sf(3 - 2 * a)
+        return [first, second, 1 - first - second]
+
+    pairs = [(a, a + d) for a in range(-9, 10) for d in (-2, -1, 1, 2)]
+    truth = max(
+        sum(max(p - math.exp(0.1) * q, 0) for p, q in zip(law_at(a), law_at(b), strict=True))
+        for a, b in pairs
+    )
+    found = prove.largest_delta(mixed, answers=1, epsilon=0.1, radius=2)
+    assert found.low <= truth * (1 + 1e-9) <= found.high
+    assert found.low >= 0.9 * truth
+
+
+def counted_alone(answers: Any, noise: Any) -> Any:
+    return answers[0] + noise.geometric(2)
 
 
 def _other_key(document: dict[str, Any], key: str) -> None:
