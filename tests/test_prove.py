@@ -1796,6 +1796,25 @@ def test_a_claim_of_geometric_noise_is_of_integers() -> None:
     assert "integers" not in claim_of(alone.document, Fraction(1, 2)) + str(alone)
 
 
+def test_documents_that_would_take_for_ever_are_refused() -> None:
+    """Moves of integers that no document lists, and what is no document at all."""
+
+    def counted(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.geometric(2), answers[1] + noise.gaussian(3)
+
+    document = json.loads(json.dumps(prove.largest_delta(counted, answers=2, epsilon=0.5).document))
+    with pytest.raises(checker.ProofError, match="fewer moves of integers"):
+        checker.check(forge(document, _set(["radii"], [str(10**12), "1"])))
+    for odd in (None, [], "proof"):
+        with pytest.raises(checker.ProofError, match="a document with names"):
+            checker.check(odd)  # type: ignore[arg-type]
+    # draws that do not move have no part in the sum of losses
+    still = [(Fraction(0), 39)] * 10**4
+    moved = [(Fraction(1), 20)]
+    found = checker.largest_delta([*moved, *still], Fraction(0), Fraction(1, 2))
+    assert found == checker.largest_delta(moved, Fraction(0), Fraction(1, 2))
+
+
 def test_the_lower_end_of_a_delta_is_of_integers() -> None:
     """Also on paths without geometric noise answers are integers: no fractions are looked at."""
 

@@ -279,6 +279,8 @@ def corners(
             if integers:
                 require(all(side.denominator == 1 for side in sides), "integers move by integers")
                 if len(found) == 2:
+                    # a document lists each move: more than this is none that can be read
+                    require(high - low <= 10**5, "fewer moves of integers")
                     sides = {Fraction(x) for x in range(int(low), int(high) + 1)}
             options.append(sorted(sides))
         yield from (move for move in itertools.product(*options) if any(move))
@@ -319,6 +321,7 @@ def check(document: Mapping[str, Any]) -> Fraction:
         ...
     adaptive_dp.prove.checker.ProofError: a move costs more than epsilon
     """
+    require(isinstance(document, Mapping), "a proof is a document with names")
     if document.get("format") != FORMAT:
         raise ProofError(f"the format must be {FORMAT!r}, got {document.get('format')!r}")
     try:
@@ -511,6 +514,8 @@ def largest_delta(
         require(isinstance(cells, int) and cells > 0, "a number of cells is positive")
         require((cells + 1) * len(law) <= 40 * MOST_LOSSES, "fewer cells")
         require(0 <= shift <= LARGEST, "a shift is 0 to 1000 scales")
+        if not shift:
+            continue
         # all masses are rounded up, which makes delta larger
         low, high = exponential(-shift / cells)
         edge = -(-UNIT * UNIT // (UNIT + low))
@@ -525,7 +530,7 @@ def largest_delta(
                 at = loss + shift - 2 * i * shift / cells
                 total[at] = total.get(at, 0) + chance * mass
         law = {at: -(-mass >> BITS) for at, mass in total.items()}
-    require(len(law) <= MOST_LOSSES, "fewer cells")
+        require(len(law) <= MOST_LOSSES, "fewer cells")  # of a sum there are no fewer
     delta = 0
     for loss, mass in law.items():
         x = epsilon - loss
