@@ -1796,6 +1796,54 @@ def test_a_claim_of_geometric_noise_is_of_integers() -> None:
     assert "integers" not in claim_of(alone.document, Fraction(1, 2)) + str(alone)
 
 
+@pytest.mark.parametrize("absent", [False, True])
+def test_a_region_reaches_no_noise_of_another_kind(absent: bool) -> None:
+    """Where v1 < 0 one path draws it as exponential noise: v0, which decides, would move for free.
+
+    At answers of -10 and -9 the output 20 has densities whose ratio is e^2, of which e is claimed.
+    """
+    nodes = [
+        {"draw": "laplace", "scale": "1", "then": 1},
+        {"test": [{"q0": "1", "v0": "1"}, True], "yes": 2, "no": 8},
+        {"draw": "laplace", "scale": "1", "then": 3},
+        {"test": [{"v1": "-1"}, True], "yes": 4, "no": 12},
+        {"draw": "laplace", "scale": "1", "then": 5},
+        {"test": [{"v1": "1", "1": "3"}, True], "yes": 6, "no": 7},
+        {"returns": "...", "forms": [{"q0": "1", "v2": "1"}]},
+        {"returns": "...", "forms": [{"q0": "1", "v2": "1"}]},
+        {"draw": "exponential", "scale": "1", "then": 9},
+        {"test": [{"v1": "1"}, False], "yes": 10, "no": None, "why": {"0": "1", "2": "1"}}
+        if absent
+        else {"test": [{"v1": "1", "1": "-5"}, False], "yes": 10, "no": 11},
+        {"returns": "'exponential'", "forms": []},
+        {"returns": "'exponential, small'", "forms": []},
+        {"returns": "'not below 0'", "forms": []},
+    ]
+    each = [{"answers": [a], "noise": {"0": s}} for a, s in (("1", "-1"), ("-1", "1"))]
+    both = {
+        "ends": [6, 7],
+        "region": [[{"v1": "-1"}, True]],  # and nothing of v0
+        "inside": [[{"1": "1", "3": "1"}], [{"1": "1", "3": "1"}]],
+        "cover": [{}, {}, {}, {"0": "1", "2": "1"}, {}, {}]
+        + [{"0": "1", "1": "1"}] * (1 if absent else 2),
+        "moves": [{**move, "noise": {"2": move["noise"]["0"]}} for move in each],
+    }
+    document = {
+        "format": checker.FORMAT,
+        "answers": 1,
+        "neighbors": "each",
+        "radii": ["1"],
+        "epsilon": "1",
+        "program": nodes,
+        "groups": [
+            both,
+            *({"ends": [i], "moves": each} for i in ((10, 12) if absent else (10, 11, 12))),
+        ],
+    }
+    with pytest.raises(checker.ProofError, match="a region reaches exponential noise"):
+        checker.check(document)
+
+
 def test_documents_that_would_take_for_ever_are_refused() -> None:
     """Moves of integers that no document lists, and what is no document at all."""
 

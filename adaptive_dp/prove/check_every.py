@@ -36,6 +36,7 @@ from adaptive_dp.prove.checker import (
     replaced,
     require,
     support,
+    supported,
     walk,
 )
 
@@ -229,6 +230,9 @@ def _check_place(
             for i, (other, pair) in enumerate(zip(ways[1], shown["pairs"], strict=True)):
                 system, second = _system(place, one, other, rule, direction, which, move)
                 if "why" in pair:
+                    # ways that are absent by the other's kind of noise are so for this noise
+                    for k, its in enumerate(other.draws):
+                        require(supported(its, one.draws, k), "a run reaches exponential noise")
                     require(contradict(system, pair["why"]), "two runs may take these ways")
                     continue
                 rules.setdefault(i, set()).add(json.dumps(shown["noise"], sort_keys=True))

@@ -138,12 +138,21 @@ def support(index: int, draw: Drawn) -> list[Condition]:
     return [({f"v{index}": Fraction(1)}, False)] if draw[0] == "exponential" else []
 
 
+def supported(drawn: Drawn, noise: Sequence[Drawn], index: int) -> bool:
+    """Whether what holds of a draw by its kind holds of another noise's draw of its number."""
+    return not support(index, drawn) or index >= len(noise) or bool(support(index, noise[index]))
+
+
 def walk(
     nodes: Sequence[Mapping[str, Any]],
     assumed: Sequence[Condition],
     excluded: Callable[[Mapping[str, Any], bool, list[Condition]], bool],
+    noise: Sequence[Drawn] = (),
 ) -> Iterator[tuple[int, Path]]:
-    """Yield the ends of a tree, with the paths to them, but what is excluded."""
+    """Yield the ends of a tree, with the paths to them, but what is excluded.
+
+    Where it is walked with numbers that were drawn from ``noise``, they are of its kinds.
+    """
     stack: list[tuple[int, tuple[Drawn, ...], tuple[Condition, ...]]] = [(0, (), ())]
     seen: set[int] = set()
     while stack:
@@ -164,6 +173,7 @@ def walk(
             drawn = (str(node["draw"]), exact(node["scale"]))
             require(drawn[0] in KINDS, "an unknown kind of noise")
             require(drawn[1] > 0, "a scale is positive")
+            require(supported(drawn, noise, len(draws)), "a region reaches exponential noise")
             stack.append((node["then"], (*draws, drawn), conditions))
             continue
         test = read_condition(node["test"])
@@ -733,7 +743,9 @@ def _check_union(
         why: Mapping[str, str] = next(whys, {})
         return bool(why) and contradict(conditions, why)
 
-    for end, _ in walk(nodes, region, excluded):
+    # a region is of its group's draws: where they may be negative, no other path says they are not
+    its_draws = next(iter(paths.values()))[0]
+    for end, _ in walk(nodes, region, excluded, its_draws):
         require(end in paths, "a group's region holds a path that is not of the group")
 
 
