@@ -1844,6 +1844,24 @@ def test_a_region_reaches_no_noise_of_another_kind(absent: bool) -> None:
         checker.check(document)
 
 
+def noise_of_two_kinds(answers: Any, noise: Any) -> Any:
+    for i, x in enumerate(answers):
+        if x + noise.laplace(1) > 0:
+            if noise.laplace(1) < 0:
+                return i
+            return "none"
+        elif noise.exponential(1) < 0:
+            return "never"
+    return None
+
+
+def test_runs_that_draw_other_noise_are_told_apart_before_it() -> None:
+    """A true proof for every length stays one; its ways are told apart by what is drawn first."""
+    proved = prove.prove(noise_of_two_kinds, answers="every", neighbors="one")
+    assert isinstance(proved, prove.Proved)
+    assert proved.least == 1
+
+
 def test_documents_that_would_take_for_ever_are_refused() -> None:
     """Moves of integers that no document lists, and what is no document at all."""
 
