@@ -40,6 +40,7 @@ from adaptive_dp.prove.laws import NoLaw, bounds, law
 from adaptive_dp.prove.mechanism import ProvedProgram
 from adaptive_dp.prove.program import Draw, Leaf, Program
 from adaptive_dp.prove.program import Test as Branch
+from adaptive_dp.prove.verdicts import claim_of
 
 
 def cases(rows: list[Case]) -> list[Any]:
@@ -1780,6 +1781,140 @@ def test_the_delta_of_a_composition() -> None:
     assert float(found) == pytest.approx(bound.upper, rel=1e-3)
 
 
+def test_a_claim_of_geometric_noise_is_of_integers() -> None:
+    """Of other numbers it says nothing: their fractions are seen in what is returned."""
+
+    def counted(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.geometric(2), answers[1] + noise.gaussian(3)
+
+    found = prove.largest_delta(counted, answers=2, epsilon=0.5)
+    assert "Its answers are integers, as geometric noise is." in str(found)
+    assert "for 2 answers in integers, where" in claim_of(found.document, Fraction(1, 2))
+    pure = prove.prove(counted_alone, answers=1)
+    assert "for 1 answer in integers, where" in claim_of(pure.document, Fraction(1, 2))
+    alone = prove.largest_delta(normal_of, answers=2, epsilon=0.5)
+    assert "integers" not in claim_of(alone.document, Fraction(1, 2)) + str(alone)
+
+
+@pytest.mark.parametrize("absent", [False, True])
+def test_a_region_reaches_no_noise_of_another_kind(absent: bool) -> None:
+    """Where v1 < 0 one path draws it as exponential noise: v0, which decides, would move for free.
+
+    At answers of -10 and -9 the output 20 has densities whose ratio is e^2, of which e is claimed.
+    """
+    nodes = [
+        {"draw": "laplace", "scale": "1", "then": 1},
+        {"test": [{"q0": "1", "v0": "1"}, True], "yes": 2, "no": 8},
+        {"draw": "laplace", "scale": "1", "then": 3},
+        {"test": [{"v1": "-1"}, True], "yes": 4, "no": 12},
+        {"draw": "laplace", "scale": "1", "then": 5},
+        {"test": [{"v1": "1", "1": "3"}, True], "yes": 6, "no": 7},
+        {"returns": "...", "forms": [{"q0": "1", "v2": "1"}]},
+        {"returns": "...", "forms": [{"q0": "1", "v2": "1"}]},
+        {"draw": "exponential", "scale": "1", "then": 9},
+        {"test": [{"v1": "1"}, False], "yes": 10, "no": None, "why": {"0": "1", "2": "1"}}
+        if absent
+        else {"test": [{"v1": "1", "1": "-5"}, False], "yes": 10, "no": 11},
+        {"returns": "'exponential'", "forms": []},
+        {"returns": "'exponential, small'", "forms": []},
+        {"returns": "'not below 0'", "forms": []},
+    ]
+    each = [{"answers": [a], "noise": {"0": s}} for a, s in (("1", "-1"), ("-1", "1"))]
+    both = {
+        "ends": [6, 7],
+        "region": [[{"v1": "-1"}, True]],  # and nothing of v0
+        "inside": [[{"1": "1", "3": "1"}], [{"1": "1", "3": "1"}]],
+        "cover": [{}, {}, {}, {"0": "1", "2": "1"}, {}, {}]
+        + [{"0": "1", "1": "1"}] * (1 if absent else 2),
+        "moves": [{**move, "noise": {"2": move["noise"]["0"]}} for move in each],
+    }
+    document = {
+        "format": checker.FORMAT,
+        "answers": 1,
+        "neighbors": "each",
+        "radii": ["1"],
+        "epsilon": "1",
+        "program": nodes,
+        "groups": [
+            both,
+            *({"ends": [i], "moves": each} for i in ((10, 12) if absent else (10, 11, 12))),
+        ],
+    }
+    with pytest.raises(checker.ProofError, match="a region reaches exponential noise"):
+        checker.check(document)
+
+
+def noise_of_two_kinds(answers: Any, noise: Any) -> Any:
+    for i, x in enumerate(answers):
+        if x + noise.laplace(1) > 0:
+            if noise.laplace(1) < 0:
+                return i
+            return "none"
+        elif noise.exponential(1) < 0:
+            return "never"
+    return None
+
+
+def test_runs_that_draw_other_noise_are_told_apart_before_it() -> None:
+    """A true proof for every length stays one; its ways are told apart by what is drawn first."""
+    proved = prove.prove(noise_of_two_kinds, answers="every", neighbors="one")
+    assert isinstance(proved, prove.Proved)
+    assert proved.least == 1
+
+
+def test_documents_that_would_take_for_ever_are_refused() -> None:
+    """Moves of integers that no document lists, and what is no document at all."""
+
+    def counted(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.geometric(2), answers[1] + noise.gaussian(3)
+
+    document = json.loads(json.dumps(prove.largest_delta(counted, answers=2, epsilon=0.5).document))
+    with pytest.raises(checker.ProofError, match="fewer moves of integers"):
+        checker.check(forge(document, _set(["radii"], [str(10**12), "1"])))
+    for odd in (None, [], "proof"):
+        with pytest.raises(checker.ProofError, match="a document with names"):
+            checker.check(odd)  # type: ignore[arg-type]
+    # draws that do not move have no part in the sum of losses
+    still = [(Fraction(0), 39)] * 10**4
+    moved = [(Fraction(1), 20)]
+    found = checker.largest_delta([*moved, *still], Fraction(0), Fraction(1, 2))
+    assert found == checker.largest_delta(moved, Fraction(0), Fraction(1, 2))
+
+
+def test_the_lower_end_of_a_delta_is_of_integers() -> None:
+    """Also on paths without geometric noise answers are integers: no fractions are looked at."""
+
+    def mixed(answers: Any, noise: Any) -> Any:
+        if 3 * answers[0] + noise.laplace(3) > 1:
+            return 1
+        return 2 if 2 * answers[0] + noise.geometric(2) > 3 else 3
+
+    def law_at(a: int) -> list[float]:
+        first = stats.laplace(scale=3).sf(1 - 3 * a)
+        second = (1 - first) * stats.dlaplace(1 / 2).sf(3 - 2 * a)
+        return [first, second, 1 - first - second]
+
+    pairs = [(a, a + d) for a in range(-9, 10) for d in (-2, -1, 1, 2)]
+    truth = max(
+        sum(max(p - math.exp(0.1) * q, 0) for p, q in zip(law_at(a), law_at(b), strict=True))
+        for a, b in pairs
+    )
+    found = prove.largest_delta(mixed, answers=1, epsilon=0.1, radius=2)
+    assert found.low <= truth * (1 + 1e-9) <= found.high
+    assert found.low >= 0.9 * truth
+
+
+def counted_alone(answers: Any, noise: Any) -> Any:
+    return answers[0] + noise.geometric(2)
+
+
+def _other_key(document: dict[str, Any], key: str) -> None:
+    """Write the draws that move by other texts of their numbers, and that none of them moves."""
+    document["losses"] = [["0", 1] for _ in document["losses"]]
+    for row in document["moves"]:
+        row["noise"] = [[{key.format(i): s for i, s in row["noise"][0][0].items()}]]
+
+
 def test_forged_proofs_of_a_delta_are_refused() -> None:
     """Each way to claim less: a smaller delta, other neighbours, noise, paths, moves, cells."""
     everything = json.loads(
@@ -1833,7 +1968,8 @@ def test_forged_proofs_of_a_delta_are_refused() -> None:
         lambda d: d["moves"][0]["noise"][1].reverse(),
         _set(["losses", 0, 1], 50),  # a pure loss is one of randomized response
     ]
-    for good, changes in ((everything, [*both, *mixed]), (alone, both)):
+    single = [functools.partial(_other_key, key=key) for key in ("0{}", " {}", "+{}", "0_{}")]
+    for good, changes in ((everything, [*both, *mixed]), (alone, [*both, *single])):
         for i, change in enumerate(changes):
             try:
                 checker.check(forge(good, change))

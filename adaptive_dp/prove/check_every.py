@@ -36,6 +36,7 @@ from adaptive_dp.prove.checker import (
     replaced,
     require,
     support,
+    supported,
     walk,
 )
 
@@ -229,6 +230,7 @@ def _check_place(
             for i, (other, pair) in enumerate(zip(ways[1], shown["pairs"], strict=True)):
                 system, second = _system(place, one, other, rule, direction, which, move)
                 if "why" in pair:
+                    _check_support(one, other, pair["why"], len(system) - len(other.conditions))
                     require(contradict(system, pair["why"]), "two runs may take these ways")
                     continue
                 rules.setdefault(i, set()).add(json.dumps(shown["noise"], sort_keys=True))
@@ -237,6 +239,23 @@ def _check_place(
         require(
             all(len(each) == 1 for each in rules.values()), "a way does not tell how noise moved"
         )
+
+
+def _check_support(one: Way, other: Way, why: Mapping[str, str], start: int) -> None:
+    """Check that two ways exclude each other before the second's noise is of another support.
+
+    Ways may be absent as exponential noise is not below 0, where the first run's noise is. What is
+    used of the second's conditions, from ``start`` on, holds whatever that noise is, and after it.
+    """
+    kinds = enumerate(other.draws)
+    first = next((k for k, draw in kinds if not supported(draw, one.draws, k)), None)
+    if first is None:
+        return
+    later = {f"v{k}" for k in range(first, len(other.draws))}
+    for index, factor in why.items():
+        if exact(factor) and int(index) >= start:
+            form = other.conditions[int(index) - start][0]
+            require(not later & form.keys(), "a run reaches exponential noise")
 
 
 def _counted(one: Way, place: _Place, know: int, guess: int) -> bool:

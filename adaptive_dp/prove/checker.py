@@ -84,6 +84,16 @@ def read_form(written: Mapping[str, str]) -> Form:
     return {str(name): exact(value) for name, value in written.items()}
 
 
+def read_noise(written: Mapping[str, str], draws: Sequence[Drawn]) -> dict[int, Fraction]:
+    """Return by how much each draw moves, which a document writes by the draws' numbers."""
+    moves = {int(index): exact(shift) for index, shift in written.items()}
+    # "0" and "00" are one draw: what is moved must be what is counted
+    require(all(str(i) in written for i in moves), "a draw is written by its number")
+    require(len(moves) == len(written), "a draw moves in one way")
+    require(all(0 <= i < len(draws) for i in moves), "a move of noise that is not drawn")
+    return moves
+
+
 def read_condition(written: Sequence[Any]) -> Condition:
     """Return a condition, written as its form and whether it is strict."""
     form, strict = written
@@ -128,12 +138,21 @@ def support(index: int, draw: Drawn) -> list[Condition]:
     return [({f"v{index}": Fraction(1)}, False)] if draw[0] == "exponential" else []
 
 
+def supported(drawn: Drawn, noise: Sequence[Drawn], index: int) -> bool:
+    """Whether what holds of a draw by its kind holds of another noise's draw of its number."""
+    return not support(index, drawn) or index >= len(noise) or bool(support(index, noise[index]))
+
+
 def walk(
     nodes: Sequence[Mapping[str, Any]],
     assumed: Sequence[Condition],
     excluded: Callable[[Mapping[str, Any], bool, list[Condition]], bool],
+    noise: Sequence[Drawn] = (),
 ) -> Iterator[tuple[int, Path]]:
-    """Yield the ends of a tree, with the paths to them, but what is excluded."""
+    """Yield the ends of a tree, with the paths to them, but what is excluded.
+
+    Where it is walked with numbers that were drawn from ``noise``, they are of its kinds.
+    """
     stack: list[tuple[int, tuple[Drawn, ...], tuple[Condition, ...]]] = [(0, (), ())]
     seen: set[int] = set()
     while stack:
@@ -154,6 +173,7 @@ def walk(
             drawn = (str(node["draw"]), exact(node["scale"]))
             require(drawn[0] in KINDS, "an unknown kind of noise")
             require(drawn[1] > 0, "a scale is positive")
+            require(supported(drawn, noise, len(draws)), "a region reaches exponential noise")
             stack.append((node["then"], (*draws, drawn), conditions))
             continue
         test = read_condition(node["test"])
@@ -269,6 +289,8 @@ def corners(
             if integers:
                 require(all(side.denominator == 1 for side in sides), "integers move by integers")
                 if len(found) == 2:
+                    # a document lists each move: more than this is none that can be read
+                    require(high - low <= 10**5, "fewer moves of integers")
                     sides = {Fraction(x) for x in range(int(low), int(high) + 1)}
             options.append(sorted(sides))
         yield from (move for move in itertools.product(*options) if any(move))
@@ -309,6 +331,7 @@ def check(document: Mapping[str, Any]) -> Fraction:
         ...
     adaptive_dp.prove.checker.ProofError: a move costs more than epsilon
     """
+    require(isinstance(document, Mapping), "a proof is a document with names")
     if document.get("format") != FORMAT:
         raise ProofError(f"the format must be {FORMAT!r}, got {document.get('format')!r}")
     try:
@@ -340,10 +363,9 @@ def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
         require(move in table, "a corner of the neighbours' moves is missing")
         moved = {f"q{i}": value for i, value in enumerate(move)}
         cost = Fraction(0)
-        for index, written in table[move].items():
-            require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
-            moved[f"v{int(index)}"] = exact(written)
-            cost += exact(written) ** 2 / (2 * draws[int(index)][1] ** 2)
+        for index, shift in read_noise(table[move], draws).items():
+            moved[f"v{index}"] = shift
+            cost += shift**2 / (2 * draws[index][1] ** 2)
         require(cost <= rho, "a move costs more than rho")
         for row in rows:
             change = sum(v * moved.get(n, 0) for n, v in row.items() if n != "1")
@@ -502,6 +524,8 @@ def largest_delta(
         require(isinstance(cells, int) and cells > 0, "a number of cells is positive")
         require((cells + 1) * len(law) <= 40 * MOST_LOSSES, "fewer cells")
         require(0 <= shift <= LARGEST, "a shift is 0 to 1000 scales")
+        if not shift:
+            continue
         # all masses are rounded up, which makes delta larger
         low, high = exponential(-shift / cells)
         edge = -(-UNIT * UNIT // (UNIT + low))
@@ -516,7 +540,7 @@ def largest_delta(
                 at = loss + shift - 2 * i * shift / cells
                 total[at] = total.get(at, 0) + chance * mass
         law = {at: -(-mass >> BITS) for at, mass in total.items()}
-    require(len(law) <= MOST_LOSSES, "fewer cells")
+        require(len(law) <= MOST_LOSSES, "fewer cells")  # of a sum there are no fewer
     delta = 0
     for loss, mass in law.items():
         x = epsilon - loss
@@ -575,8 +599,9 @@ def _check_delta(document: Mapping[str, Any]) -> Fraction:
         noises = row["noise"]
         require(len(noises) == (1 if alone else len(parts)), "moves of noise for each group")
         if alone:
+            moves = read_noise(noises[0][0], draws)
             for i, (shift, _) in zip(shifted, losses, strict=True):
-                its = abs(exact(noises[0][0].get(str(i), "0"))) / draws[i][1]
+                its = abs(moves.get(i, Fraction(0))) / draws[i][1]
                 require(its <= shift, "Laplace noise moves by more than its shift")
         for number, (part, rows) in enumerate(zip(parts, every, strict=True)):
             # of one move of all draws the negative one undoes it
@@ -685,14 +710,12 @@ def _cost(
     moved = {f"q{i}": value for i, value in enumerate(move)}
     moved |= {f"v{index}": value for index, value in gaussian.items()}
     cost = Fraction(0)
-    for index, written in noise.items():
-        require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
-        kind, scale = draws[int(index)]
-        shift = exact(written)
+    for index, shift in read_noise(noise, draws).items():
+        kind, scale = draws[index]
         require(kind != "gaussian" or shift == 0, "Gaussian noise has no finite epsilon")
         require(kind != "geometric" or shift.denominator == 1, "integers move by integers")
         if kind != "gaussian":
-            moved[f"v{int(index)}"] = shift
+            moved[f"v{index}"] = shift
             cost += abs(shift) / scale
     for form in rows:
         change = sum(v * moved.get(n, 0) for n, v in form.items() if n != "1")
@@ -720,7 +743,9 @@ def _check_union(
         why: Mapping[str, str] = next(whys, {})
         return bool(why) and contradict(conditions, why)
 
-    for end, _ in walk(nodes, region, excluded):
+    # a region is of its group's draws: where they may be negative, no other path says they are not
+    its_draws = next(iter(paths.values()))[0]
+    for end, _ in walk(nodes, region, excluded, its_draws):
         require(end in paths, "a group's region holds a path that is not of the group")
 
 

@@ -75,6 +75,7 @@ from adaptive_dp.prove.verdicts import (
     adjacency,
     count_words,
     groups_written,
+    needs_integers,
     nodes_of,
     relation_of,
     relation_words,
@@ -429,7 +430,7 @@ def largest_delta(
     pure = sum((shift for shift, _ in best.losses), ZERO)
     return LargestDelta(
         program.name, answers, relation, size, least, low, up(float(least)), float(pure),
-        float(best.mu), at, neighbor, document, tuple(_words(groups, best)), claim,
+        float(best.mu), at, neighbor, document, tuple(_words(program, groups, best)), claim,
     )  # fmt: skip
 
 
@@ -544,7 +545,7 @@ def _root_above(square: Fraction) -> Fraction:
     return Fraction(math.isqrt(math.floor(square * scale)) + 1, math.isqrt(scale))
 
 
-def _words(groups: Sequence[Group], proof: _Composition) -> Iterator[str]:
+def _words(program: Program, groups: Sequence[Group], proof: _Composition) -> Iterator[str]:
     """Yield the proof in words: of the worst corners, which draw moves by how much."""
 
     def moved(shifts: Mapping[int, Fraction], draws: Sequence[Draw]) -> tuple[list[str], Fraction]:
@@ -560,6 +561,8 @@ def _words(groups: Sequence[Group], proof: _Composition) -> Iterator[str]:
         each = zip(groups, row.noise, strict=False)
         return max((moved(n[0], g.draws)[1] for g, n in each), default=ZERO), row.square()
 
+    if any(needs_integers(group, program.answers) for group in groups):
+        yield "Its answers are integers, as geometric noise is."
     for row in sorted(proof.rows, key=cost, reverse=True)[:2]:
         words = [
             f"v{i} (gaussian {shown_number(scale)}) by {shown_number(s)}"
@@ -725,11 +728,10 @@ def _lower_end(
     whole = any(in_integers(group.draws) for group in groups)
     both = [frozenset({1, -1})] * program.answers
     moves = sorted(plain.corners(both, integers=whole), key=lambda m: -sum(map(abs, m)))
-    starts = list(
-        dict.fromkeys(
-            start[: program.answers] for g in groups for start, _ in starts_of(program, g)
-        )
-    )
+    found = [start[: program.answers] for g in groups for start, _ in starts_of(program, g)]
+    if whole:  # on all paths, also where no geometric noise is drawn
+        found = [tuple(Fraction(round(x)) for x in start) for start in found]
+    starts = list(dict.fromkeys(found))
     best: tuple[Fraction, Any, Any] = (ZERO, None, None)
     growth = exponential(epsilon)
     paths = program.paths()

@@ -382,6 +382,21 @@ class Search:
         second = replacements(place, moves, rule)
         known = system(place, one, other, second, self.low, self.high, moves)
         why = contradiction(known)
+        kinds = zip(one.way.draws, other.way.draws, strict=False)
+        apart = [b.index for a, b in kinds if b.kind == "exponential" != a.kind]
+        if why is not None and apart:
+            # the second run's ways suppose that this noise is not below 0: before it is drawn
+            later = {f"v{draw.index}" for draw in other.way.draws if draw.index >= min(apart)}
+            start = len(known) - len(other.way.conditions)
+            first = [
+                i
+                for i in range(len(known))
+                if i < start or not later & other.way.conditions[i - start].form.keys()
+            ]
+            found = contradiction([known[i] for i in first])
+            if found is None:
+                return None
+            why = {first[i]: factor for i, factor in found.items()}
         if why is not None:
             return Pair(why, rule)
         cost = rule_cost(rule, one.way.draws, place, moves, self.low, self.high)

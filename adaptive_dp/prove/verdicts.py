@@ -1120,7 +1120,27 @@ def claim_of(document: Mapping[str, Any], proved: Fraction) -> str:
     claim = str(proved)
     if "delta" in document:
         claim = f"({proved}, {above_words(Fraction(document['delta']))})"
-    return f"is {claim}-{what} for {count_words(count)}, where {near}"
+    answers = f"{count_words(count)}{' in integers' if _of_integers(document, count) else ''}"
+    return f"is {claim}-{what} for {answers}, where {near}"
+
+
+def _of_integers(document: Mapping[str, Any], count: int | None) -> bool:
+    """Whether a checked document is of answers that are integers, as `needs_integers` says."""
+    if document["neighbors"] == "domain":  # it says which values answers have
+        return False
+    if count is None:
+        loop = document["loop"]
+        trees = [
+            loop["start"],
+            *(tree for each in loop["states"].values() for tree in each.values()),
+        ]
+        return any(node.get("draw") == "geometric" for tree in trees for node in tree)
+    nodes = document["program"]
+    rows = [node["test"][0] for node in nodes if "test" in node]
+    rows += [form for node in nodes for form in node.get("forms", [])]
+    raw = {f"q{i}" for i in range(count)}
+    drawn = any(node.get("draw") == "geometric" for node in nodes)
+    return drawn and any(raw & row.keys() for row in rows)
 
 
 def relation_words(relation: Adjacency) -> str:
