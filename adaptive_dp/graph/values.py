@@ -485,8 +485,11 @@ class Limits:
 
 _PIECES = re.compile(r"[^={},\n]+")  # no lookahead: linear in any text
 
-AGAIN = 0.25
-"""Seconds between two interruptions of one thread: long beside what an exception takes to rise."""
+AGAIN = 1.0
+"""Seconds between two interruptions of one thread: long beside what an exception takes to rise.
+
+And beside what whoever reports one that was swallowed takes to write it down.
+"""
 
 
 class _Interrupted(BaseException):
