@@ -59,21 +59,21 @@ def _checked_bound(name: str, size: float, bound: float) -> None:
         )
 
 
-def _no_group(bound: float, size: int) -> InapplicableError:
-    return InapplicableError(
-        f"noise cut off at {bound} sensitivities has no group privacy for {size} units; "
-        "draw it from a wider interval"
-    )
-
-
-def _grouped(shift: float, bound: float, size: int) -> tuple[float, float]:
+def _grouped(shift: float, bound: float, size: int, most: float) -> tuple[float, float]:
     """Return ``size`` times the shift, rounded up, and the bound in units of it.
+
+    Refused if the bound is less than ``size``, or the shift above ``most``.
 
     The interval, ``shift * bound``, must not grow by the rounding of either: a wider one is less
     than what was promised. A bound of 1 may widen it, to the larger shift itself: there the floor
     is 1/2 at every shift, and what is told apart beside it rises in the shift.
     """
     farther = ceiling(Fraction(shift) * size)
+    if Fraction(bound) < size or farther > most:
+        raise InapplicableError(
+            f"noise cut off at {bound} sensitivities has no group privacy for {size} units; "
+            "draw it from a wider interval"
+        )
     return farther, max(1.0, flooring(Fraction(shift) * Fraction(bound) / Fraction(farther)))
 
 
@@ -153,9 +153,7 @@ class TruncatedLaplace(PrivacyLoss):
         k = integer("group size", size)
         if k == 1:
             return self
-        shift, bound = _grouped(self.epsilon, self.bound, k)
-        if Fraction(self.bound) < k or shift > _LARGEST:
-            raise _no_group(self.bound, k)
+        shift, bound = _grouped(self.epsilon, self.bound, k, _LARGEST)
         # what a group attains: the shift from below, noise from no narrower an interval
         less = flooring(Fraction(self.epsilon) * k)
         wide = ceiling(Fraction(self.epsilon) * Fraction(self.bound) / Fraction(less))
@@ -363,9 +361,7 @@ class TruncatedGaussian(PrivacyLoss):
         k = integer("group size", size)
         if k == 1:
             return self
-        shift, bound = _grouped(self.mu_, self.bound, k)
-        if Fraction(self.bound) < k or shift > 40:
-            raise _no_group(self.bound, k)
+        shift, bound = _grouped(self.mu_, self.bound, k, 40)
         return TruncatedGaussian(shift, bound)
 
     def dominates(self, other: PrivacyLoss) -> bool:

@@ -73,6 +73,7 @@ from adaptive_dp.prove.verdicts import (
     Undecided,
     above_words,
     adjacency,
+    claimed_number,
     count_words,
     groups_written,
     needs_integers,
@@ -392,8 +393,8 @@ def largest_delta(
     PROVED: both is (0.5, 0.05363...)-DP for 2 answers, where every answer moves by at most 1.
     Its loss is at most 0.5-DP, composed with 0.25-Gaussian DP...
     """
-    size = _claimed("epsilon", epsilon)
-    claim = None if delta is None else _claimed("delta", delta)
+    size = claimed_number("epsilon", epsilon)
+    claim = None if delta is None else claimed_number("delta", delta)
     program = unroll(function, answers)
     relation = attrs.evolve(adjacency(neighbors, answers, radius), rounded=program.rounded)
     groups = groups_of(program)
@@ -432,17 +433,6 @@ def largest_delta(
         program.name, answers, relation, size, least, low, up(float(least)), float(pure),
         float(best.mu), at, neighbor, document, tuple(_words(program, groups, best)), claim,
     )  # fmt: skip
-
-
-def _claimed(name: str, value: Any) -> Fraction:
-    """Return a number of a claim, as it is written: 0.1 is a tenth."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float | Fraction)
-        or not (math.isfinite(value) and value >= 0)
-    ):
-        raise DeclarationError(f"{name} must be a finite number of at least 0, got {value!r}")
-    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
 
 
 def _short(value: Fraction) -> Fraction:

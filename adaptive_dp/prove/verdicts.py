@@ -317,7 +317,7 @@ def prove(
     >>> print(prove.prove(above, answers=5, epsilon=0.9))
     REFUTED: above is not 0.9-DP for 5 answers, where every answer moves by at most 1...
     """
-    claim = None if epsilon is None else _positive(epsilon)
+    claim = None if epsilon is None else claimed_number("epsilon", epsilon)
     if answers == "every":
         if (
             domain is not None
@@ -419,16 +419,23 @@ def _boxes(boxes: Sequence[Sequence[tuple[Fraction, Fraction]]], answers: int) -
     return Adjacency("boxes", radii, tuple(map(tuple, boxes)))
 
 
-def _positive(epsilon: float | Fraction) -> Fraction:
+def claimed_number(name: str, value: Any) -> Fraction:
+    """Return a number of a claim, as it is written: 0.1 is a tenth.
+
+    Raises
+    ------
+    DeclarationError
+        If it is not a finite number of at least 0.
+    """
     if (
-        isinstance(epsilon, bool)
-        or not isinstance(epsilon, int | float | Fraction)
-        or not math.isfinite(epsilon)
-        or epsilon < 0
+        isinstance(value, bool)
+        or not isinstance(value, int | float | Fraction)
+        or not math.isfinite(value)
+        or value < 0
     ):
-        raise DeclarationError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
-    # 0.1 is meant as a tenth: the float nearest to it is above it or below
-    return Fraction(repr(float(epsilon))) if isinstance(epsilon, float) else Fraction(epsilon)
+        raise DeclarationError(f"{name} must be a finite number of at least 0, got {value!r}")
+    # the float nearest to a tenth is above it or below
+    return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
 
 
 # -----------------------------------------------------------------------------
