@@ -380,7 +380,7 @@ def learners(people, unit):
     )
 
 
-@pytest.mark.parametrize("unit", [None, "id"])
+@pytest.mark.parametrize("unit", [pytest.param(None, marks=pytest.mark.slow), "id"])
 def test_learners_are_the_same_everywhere(tmp_path, cluster, monkeypatch, unit):
     """Trials drawn here and, where a row is a unit, by the parts; some rows are left out."""
     import dask.dataframe as dd

@@ -66,6 +66,8 @@ def test_every_operation_on_private_values_says_which_columns_it_reads() -> None
 RUN = [name for name in PLANS if name not in ("free", "constants")]
 """Plans that can be run."""
 
+SLOW = pytest.param("unbounded", marks=pytest.mark.slow)
+
 
 class Sealed(Sequence[Any]):
     """A column that allows nothing but its length to be read."""
@@ -432,7 +434,7 @@ def recorded(blocks: Any, seen: list[Any]) -> Any:
     return wrapped
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", [SLOW if name == "unbounded" else name for name in RUN])
 def test_no_pass_over_files_reads_another_column(
     name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

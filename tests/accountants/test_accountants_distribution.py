@@ -435,7 +435,7 @@ def test_moduli_hold_between_minus_one_and_zero(kind, moment, epsilon):
             assert 10**6 * mp.log(abs(moment(epsilon, point))) <= modulus
 
 
-@pytest.mark.parametrize("delta", [1e-323, 1e-300, 1e-12])
+@pytest.mark.parametrize("delta", [1e-323, pytest.param(1e-300, marks=pytest.mark.slow), 1e-12])
 def test_one_large_loss_among_many_tiny_ones(delta):
     losses = [Pure(500.0), *(Laplace(1e-12 * (1 + i / 130)) for i in range(130))]
     bounds = Distribution().epsilon(state_of(*((loss, 1) for loss in losses)), delta)
@@ -507,7 +507,7 @@ def test_many_responses_that_nearly_agree(step, delta):
     assert bounds.upper - bounds.lower <= 1e-4 * bounds.upper
 
 
-@pytest.mark.parametrize("scale", [1e-5, 0.02])
+@pytest.mark.parametrize("scale", [1e-5, pytest.param(0.02, marks=pytest.mark.slow)])
 def test_many_laplaces_that_nearly_agree(scale):
     different = Sequential([Spend(Laplace(scale * (1 + 1e-6 * i))) for i in range(300)])
     bounds = measure(different, Distribution(), delta=1e-5).bounds

@@ -98,7 +98,7 @@ def contour(moment: Moment, times: int, epsilon: float, c: float, end: float) ->
     [
         (ReplacedSample(Spend(Gaussian(1.0)), 0.01), replaced(1.0, 0.01), 10**5, 0.55, 4.0),
         (ReplacedSample(Spend(Gaussian(1.0)), 0.5), replaced(1.0, 0.5), 10**6, 0.005, 0.05),
-        (
+        pytest.param(
             Subset(Spend(Gaussian(1.0)), 100, 10_000),
             mixed(
                 s := np.linspace(0, 40, 40001),
@@ -109,6 +109,7 @@ def contour(moment: Moment, times: int, epsilon: float, c: float, end: float) ->
             10**4,
             2.0,
             25.0,
+            marks=pytest.mark.slow,
         ),
         (
             Subset(Spend(Laplace(2.0)), 200, 1000),

@@ -87,7 +87,7 @@ losses = st.one_of(
 mixes = st.lists(losses, min_size=1, max_size=3).map(lambda some: Sequential(map(Spend, some)))
 
 
-@examples(6)
+@examples(4)
 @given(st.lists(mixes, min_size=2, max_size=6), mixes, st.sampled_from(POINTS))
 def test_the_worst_of_unlike_parts(parts, common, point) -> None:  # type: ignore[no-untyped-def]
     pairs = [Sequential(two) for two in itertools.combinations(parts, 2)]
