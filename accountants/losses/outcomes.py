@@ -315,8 +315,9 @@ _ALPHAS = [math.erfc(-z / math.sqrt(2)) / 2 for z in np.linspace(-7.5, 7.0, 500)
 
 def _share(value: Any, name: str) -> Fraction:
     number = value.item() if isinstance(value, np.generic) else value
-    checked = probability(f"a trade-off function's {name}", number)
-    return Fraction(number) if isinstance(number, Rational) else Fraction(checked)
+    if isinstance(number, Rational) and 0 <= number <= 1 and not isinstance(number, bool):
+        return Fraction(number)
+    return Fraction(probability(f"a trade-off function's {name}", number))
 
 
 def _check_convex(points: Points, rounding: Fraction) -> None:

@@ -6,6 +6,7 @@ import math
 import traceback
 import types
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -137,6 +138,16 @@ def test_numbers_of_other_types_are_taken() -> None:
     assert Repeated(ONE, np.int64(3)).times == 3
     assert parameters(Gaussian(0.5)) == {"mu": 0.5}
     assert parameters(PrivacyLoss()) == {}
+
+
+def test_numbers_that_no_float_equals_are_refused() -> None:
+    # of these the nearest float is the smaller one, so that taking it would claim too little
+    assert float(Fraction(1, 10**9 + 3)) < Fraction(1, 10**9 + 3)
+    for value in (Fraction(1, 10**9 + 3), Decimal("0.3"), 2**53 + 1):
+        refused(Gaussian, value)
+        refused(Pure, value)
+    refused(lambda v: Approximate(1.0, v), Decimal("0.3"))
+    assert Pure(Decimal("0.25")).pure() == 0.25
 
 
 class Unknown(PrivacyLoss):
