@@ -141,12 +141,14 @@ def test_numbers_of_other_types_are_taken() -> None:
 
 
 def test_numbers_that_no_float_equals_are_refused() -> None:
-    # of these the nearest float is the smaller one, so that taking it would claim too little
+    # the nearest float of a third is below it: taking that would claim too little
     assert float(Fraction(1, 3)) < Fraction(1, 3)
     for value in (Fraction(1, 3), Decimal("0.3"), 2**53 + 1):
         refused(Gaussian, value)
-        refused(Pure, value)
-    refused(lambda v: Approximate(1.0, v), Decimal("0.3"))
+        refused(families.DiscreteGaussian, value)
+        refused(lambda v: Sampled(ONE, v), value)
+    # a pure epsilon is a cost, which goes up
+    assert Fraction(float.__float__(Pure(Fraction(1, 3)).epsilon)) > Fraction(1, 3)
     assert Pure(Decimal("0.25")).pure() == 0.25
 
 
