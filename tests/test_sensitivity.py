@@ -637,7 +637,7 @@ def exact(pair):
 )
 @pytest.mark.parametrize("name", QUERIES)
 def test_no_change_exceeds_the_declared_one(name, unit, filtered):
-    ask, universe, attained, helpful = QUERIES[name]
+    ask, universe, _, helpful = QUERIES[name]
     queries = {}
     for relation in RELATIONS:
         base = table(relation, unit)
