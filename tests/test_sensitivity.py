@@ -758,14 +758,17 @@ def test_a_rows_exchanged_for_b_are_bounded_too(name):
     base = table("replace_one", 3)
     query = ask(base)
     plan = dp.Pipeline(a=query.release(Bare()))
-    for a, b in [(2, 0), (1, 1), (2, 1), (3, 2)]:
-        change = Change(b > 0, max(a, b), False, a + b)
-        for others, where in crowds(universe[:3], helpful, 3):
-            sides = [
-                [value(plan, bound_rows(placed(own, others, where), 3)) for own in several]
-                for several in (lists(universe, a), lists(universe, b))
+    for others, where in crowds(universe[:3], helpful, 3):
+        values = [
+            [
+                value(plan, bound_rows(placed(own, others, where), 3))
+                for own in lists(universe, count)
             ]
-            pairs = list(itertools.product(*sides))
+            for count in range(4)
+        ]
+        for a, b in [(2, 0), (1, 1), (2, 1), (3, 2)]:
+            change = Change(b > 0, max(a, b), False, a + b)
+            pairs = list(itertools.product(values[a], values[b]))
             differences = np.array([x - y for x, y in pairs])
             for norm in NORMS:
                 declared = query.operation.sensitivity(query.inputs[0].domain, change, norm)
