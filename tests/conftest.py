@@ -40,3 +40,4 @@ def pytest_collection_finish() -> None:
     """Let the collector pass over what stays until the end: modules and some thousand tests."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # what tests make is small: it is looked at more seldom
