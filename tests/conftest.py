@@ -29,6 +29,16 @@ def _refuse(lower: float, upper: float) -> None:
 vars(numerics)["crossed"] = _refuse  # `numerics.crossed` says what it is for
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without figures, which take most of their time: of what a test asks the words alone."""
+    from adaptive_dp.reports import charts, page
+
+    monkeypatch.setattr(charts, "embedded", lambda *_: "")
+    for section in ("_curves", "_what_if"):
+        monkeypatch.setattr(page, section, lambda *_: None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A doctest's own classes are a reader's, not of the module that it stands in."""
     for item in items:

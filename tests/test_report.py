@@ -483,6 +483,7 @@ ODD: dict[str, Any] = {
 }
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", ODD)
 def test_no_value_is_lost_in_showing_it(name: str) -> None:
     plan = plan_of(lambda n: ODD[name])

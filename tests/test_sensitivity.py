@@ -61,7 +61,6 @@ COLUMNS = {
     "f": (0, 1),
 }
 RELATIONS = ("add_remove", "replace_one", "zero_out")
-UNITS = (None, 1, 2, 3)
 NORMS = (1, 2, math.inf)
 
 
