@@ -379,7 +379,7 @@ def _chernoff(spends: _Spends, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)  # a plan is certified more than once: when made, when run, when verified
-def _one_way(spends: _Spends, delta: float, enough: float) -> Bounds:
+def _one_way(spends: _Spends, delta: float, enough: float = 0.0) -> Bounds:
     """Return a bracket of epsilon in one direction; ``0 <= delta < 1``.
 
     No other method is asked to narrow one whose relative width is ``enough``.
