@@ -351,7 +351,7 @@ class TestAdaptiveClipping:
 class TestAudit:
     """NoisySGD on a pair that is as far apart as can be: no rows, and one person's."""
 
-    draws = 300
+    draws = 600
 
     def outcomes(self, plan: dp.Pipeline, people: int, seed: int, draws: int) -> Any:
         """Return how far the model went towards the person."""
