@@ -29,6 +29,16 @@ def _refuse(lower: float, upper: float) -> None:
 vars(numerics)["crossed"] = _refuse  # `numerics.crossed` says what it is for
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without figures, which take most of their time: of what a test asks the words alone."""
+    from adaptive_dp.reports import charts, page
+
+    monkeypatch.setattr(charts, "embedded", lambda *_: "")
+    for section in ("_curves", "_what_if"):
+        monkeypatch.setattr(page, section, lambda *_: None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A doctest's own classes are a reader's, not of the module that it stands in."""
     for item in items:
@@ -40,3 +50,4 @@ def pytest_collection_finish() -> None:
     """Let the collector pass over what stays until the end: modules and some thousand tests."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # what tests make is small: it is looked at more seldom

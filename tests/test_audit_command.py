@@ -137,7 +137,7 @@ def test_thresholds_are_held_to_the_least_that_both_points_allow() -> None:
     """For two points of a claim, at the corners of a small audit."""
     points = ((0.5, 0.1), (1.0, 1e-3))
     claim = audit.Claim("two points", points)
-    result = audit.distinguish(broken_mechanisms.response(0.3), claim, samples=2_000, seed=1)
+    result = audit.distinguish(broken_mechanisms.response(0.3), claim, samples=500, seed=1)
     for each in result.tradeoff():
         allowed = [1.0]
         for epsilon, delta in points:
@@ -157,14 +157,14 @@ def test_an_audit_tells_how_many_runs_are_left(looped: bool) -> None:
     if looped:  # another sample in each run: a run of the plan for each outcome
         people = people.sample(0.5)
     plan, told = dp.Pipeline(n=people.count().release(dp.Laplace(1))), []
-    watched = plan.audit(samples=2_000, seed=1, progress=lambda *each: told.append(each))
+    watched = plan.audit(samples=500, seed=1, progress=lambda *each: told.append(each))
     assert attrs.evolve(watched, seconds=0) == attrs.evolve(
-        plan.audit(samples=2_000, seed=1), seconds=0
+        plan.audit(samples=500, seed=1), seconds=0
     )
     done, totals, left = zip(*told, strict=True)
     assert list(done) == sorted(done)
     assert set(totals) == {done[-1]}
-    assert done[-1] >= 2 * 2_000
+    assert done[-1] >= 2 * 500
     assert left[-1] == 0
     assert min(left) >= 0
 

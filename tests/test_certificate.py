@@ -420,6 +420,7 @@ def test_a_certificate_names_what_the_analyst_gave():
     assert not any("scale" in place or "epsilon" in place for place in found)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_owner_says_why_a_value_is_public():
     plan = bands().with_reasons({"histogram": "the bands of the census", "filter.operand": "law"})
     told = {each.place: each.because for each in plan.certify().given if each.because}

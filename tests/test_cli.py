@@ -375,17 +375,15 @@ class TestRun:
             "'\\ud800\\u202e'",
         ],
     )
+    @pytest.mark.usefixtures("undrawn")  # figures know no values
     @pytest.mark.parametrize("options", [[], ["--json"]])
     def test_whatever_a_function_returns_is_printed_and_written(
         self,
         files: Path,
         capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
         value: str,
         options: list[str],
     ) -> None:
-        for section in ("_curves", "_what_if"):  # which take seconds and know no values
-            monkeypatch.setattr(pages, section, lambda *_: None)
         (files / "cli_plan_one.py").write_text(ONE.replace("value / 2", value))
         page = files / "page.html"
         data = ["--data", f"people={files / 'people.csv'}", "--html", str(page)]

@@ -189,10 +189,10 @@ def test_equal_hashes_of_keys(monkeypatch):
     assert category_index(values, ["a"]).tolist() == [0, -1, -1, -1, -1]
 
 
-def test_a_million_keys():
+def test_many_keys():
     """They are prepared once: a look-up of a block costs nothing that grows with the keys."""
     rng = np.random.default_rng(1)
-    count = 10**6
+    count = 200_000
     scattered = np.unique(rng.integers(-(2**62), 2**62, count))
     for keys, column in (
         (scattered.tolist(), scattered),
@@ -205,7 +205,7 @@ def test_a_million_keys():
         first = lookup(column[rows])
         assert first.tolist() == [expected[v] for v in column[rows].tolist()]
         start = time.process_time()
-        for _ in range(20):
+        for _ in range(100):
             lookup(column[rows])
         assert time.process_time() - start < 0.5  # it was prepared already
 

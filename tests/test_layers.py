@@ -95,6 +95,11 @@ def own(name: str) -> bool:
     return name.partition(".")[0] in PACKAGES
 
 
+def last_name(function: ast.expr) -> str:
+    """`f` of `a.b.f`; nothing of a function that has no name."""
+    return str(getattr(function, "attr", getattr(function, "id", "")))
+
+
 def imported(module: str, node: ast.AST) -> Iterator[str]:
     """The modules of ours that one statement or call loads (a name may be a module)."""
     if isinstance(node, ast.Import):
@@ -107,7 +112,7 @@ def imported(module: str, node: ast.AST) -> Iterator[str]:
             yield from inner
             if len(inner) < len(names):
                 yield node.module
-    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+    elif isinstance(node, ast.Call) and last_name(node.func).endswith("import_module"):
         # by importlib too: of a name that is put together, its beginning says which room it is in
         for part in ast.walk(node.args[0]):
             if isinstance(part, ast.Constant) and own(str(part.value)):

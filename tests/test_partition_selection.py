@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -444,13 +445,20 @@ def test_a_small_epsilon_ends_in_a_constant() -> None:
 # --- thresholds and tails ----------------------------------------------------------------------
 
 
+@functools.cache
+def gaussian_masses(sigma: float, digits: int) -> tuple[list[Any], Any]:
+    """Return the masses of 0, 1, ... and that of all integers, each times one number."""
+    with mpmath.workdps(digits):
+        square = 2 * mpmath.mpf(sigma) ** 2
+        masses = [mpmath.exp(-(mpmath.mpf(k) ** 2) / square) for k in range(int(60 * sigma) + 2)]
+        return masses, 1 + 2 * mpmath.fsum(masses[1:])
+
+
 def gaussian_tail(sigma: float, least: int) -> Any:
     """The tail by its definition, in many digits; beyond sigma 50 by Euler and Maclaurin's sum."""
     if sigma <= 50:
-        mass = lambda k: mpmath.exp(-(mpmath.mpf(k) ** 2) / (2 * mpmath.mpf(sigma) ** 2))  # noqa: E731
-        end = int(60 * sigma) + 2
-        total = 1 + 2 * mpmath.fsum(mass(k) for k in range(1, end))
-        return mpmath.fsum(mass(k) for k in range(least, end)) / total
+        masses, total = gaussian_masses(sigma, mpmath.mp.dps)
+        return mpmath.fsum(masses[least:]) / total
     x = (mpmath.mpf(least) - 0.5) / mpmath.mpf(sigma)
     slope = x * mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mpmath.pi) / mpmath.mpf(sigma) ** 2 / 24
     return mpmath.erfc(x / mpmath.sqrt(2)) / 2 - slope

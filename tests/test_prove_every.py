@@ -196,7 +196,7 @@ def test_two_kept_positions_are_proved_for_every_length() -> None:
     assert "in the turn of the second position that is returned" in str(verdict)
     document = json.loads(json.dumps(verdict.document))
     assert checker.check(document) == 1
-    compare(two_largest(4), document, trials=70)
+    compare(two_largest(4), document, trials=35)
 
     def refusal(change: Callable[[dict[str, Any]], None]) -> str:
         forged = copy.deepcopy(document)

@@ -76,7 +76,8 @@ def posted() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "adaptive_dp").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("post", "dp.post"):
+            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute)
+            if named and ast.unparse(node.func) in ("post", "dp.post"):
                 yield module, ast.unparse(node.args[0])
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.graph import outputs
 from adaptive_dp.graph.certificate import ROOM
 from adaptive_dp.graph.certificate import table as text_table
 from adaptive_dp.graph.values import plain
@@ -483,8 +484,10 @@ ODD: dict[str, Any] = {
 }
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", ODD)
-def test_no_value_is_lost_in_showing_it(name: str) -> None:
+def test_no_value_is_lost_in_showing_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "DRAWS", 199)  # fewer would be of another kind
     plan = plan_of(lambda n: ODD[name])
     result = plan.simulate(seed=1, people={"a": [1]})
     assert type(result["made"]) is type(ODD[name])

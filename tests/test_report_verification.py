@@ -50,6 +50,7 @@ def both(document: Any) -> tuple[str, str]:
     return words(report(document)), markdown(document).replace("\\", "")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_changed_certificate_is_said_not_to_hold() -> None:
     paper = plan().certify()
     for text in both(paper):

@@ -92,7 +92,7 @@ def test_second_moments_and_their_smallest_eigenvalue(times, width, relation):
     names = [f"c{i}" for i in range(width)]
     table = dp.dataset("t", columns=dict.fromkeys(names, (-1, 1)), neighbors=relation)
     vectors = table.vectors(names)
-    for _ in range(6):
+    for _ in range(3):
         crowd = dict(zip(names, generator.uniform(-1, 1, (width, 4)), strict=True))
         one = dict(zip(names, generator.choice([-1.0, 1.0], width), strict=True))
         other = dict(zip(names, generator.choice([-1.0, 1.0], width), strict=True))

@@ -992,7 +992,8 @@ def test_values_of_every_type_are_summed_as_fractions_are(kind, size) -> None:
         least, most = math.ceil(Fraction(low) / unit), math.floor(Fraction(high) / unit)
         # a missing value is left out of a sum
         present = [v for v in values.tolist() if not math.isnan(v)]
-        steps = [round(clipped_exactly(v, (low, high)) / unit) for v in present]
+        step_of = {v: round(clipped_exactly(v, (low, high)) / unit) for v in set(present)}
+        steps = [step_of[v] for v in present]
         # narrower than a step: their one point
         expected.append([sum(min(max(n, least), most) if least <= most else 0 for n in steps)])
         if 0 < high - low < 1e100 and low + (high - low) / 2 not in (low, high):

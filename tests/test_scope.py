@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 import accountants
 import adaptive_dp as dp
@@ -303,7 +304,7 @@ def made(nodes: list[tuple[int, list[int]]], order: list[int]) -> dp.Pipeline:
     return dp.Pipeline(**{f"n{i}": done[i] for i in range(len(nodes))})
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(examples(30, nightly=600), suppress_health_check=list(HealthCheck))
 @given(recipes())
 def test_a_plan_is_the_same_in_whatever_order_it_was_written(drawn: Any) -> None:
     nodes, one, other = drawn

@@ -267,7 +267,12 @@ def grown(seed, mechanism, relation, unit, sampling):
     return plans[0], plans[1], grower.rates
 
 
-SHAPES = list(itertools.product(["add_remove", "replace_one", "zero_out"], [None, 1, 2, 3]))
+RELATIONS = ["add_remove", "replace_one", "zero_out"]
+UNITS = [None, 1, 2, pytest.param(3, marks=pytest.mark.slow)]
+SHAPES = [
+    pytest.param((relation, unit), marks=[pytest.mark.slow] if unit == 3 else [])
+    for relation, unit in itertools.product(RELATIONS, [None, 1, 2, 3])
+]
 
 
 @pytest.mark.parametrize("mechanism", [LaplaceProbe, FlagProbe])
@@ -339,8 +344,8 @@ def simple_plans():
     }
 
 
-@pytest.mark.parametrize("unit", [None, 1, 2, 3])
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", simple_plans())
 def test_some_pair_attains_the_certificate(name, relation, unit):
     base = table(relation, unit)

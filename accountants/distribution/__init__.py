@@ -81,6 +81,9 @@ _COPIES = 300
 _ROUGHLY = 0.01
 """A rough bracket of delta that is relatively wider asks for other methods."""
 
+_ENOUGH = 1e-4
+"""A rough bracket of epsilon is relatively no narrower than this asks for."""
+
 _FAR = 1e-7
 """A contour's bracket that is wider than this is compared with a lattice's."""
 
@@ -151,6 +154,13 @@ class Distribution:
 
     def epsilon(self, state: DistributionState, delta: float) -> Bounds:
         """Return a bracket of the tight epsilon at ``delta``."""
+        return self._epsilon(state, delta, 0.0)
+
+    def rough_epsilon(self, state: DistributionState, delta: float) -> Bounds:
+        """Return a bracket as `epsilon` does, which may be a ten-thousandth wide."""
+        return self._epsilon(state, delta, _ENOUGH)
+
+    def _epsilon(self, state: DistributionState, delta: float, enough: float) -> Bounds:
         delta = probability("delta", delta)
         directions = _directions_of(state)
         if delta >= 1:
@@ -161,16 +171,16 @@ class Distribution:
         # the lower end: the least that they surely take leaves the most
         most = _most_remaining(delta, directions.delta_floor[0])
         if rest >= 0:
-            bounds = _epsilon(directions, rest)
+            bounds = _epsilon(directions, rest, enough)
             lower, upper = bounds.lower if most == rest else 0.0, bounds.upper
         # a lower bound must be read at the larger remaining delta; of loose pairs it is 0
         tight = any(all(pair.is_tight() for pair, _ in some) for some in directions.directions)
         if most != rest and 0 <= most < 1 and tight:
-            lower = _epsilon(directions, most).lower
-        if _wide(lower, upper):
+            lower = _epsilon(directions, most, enough).lower
+        if not _narrow(lower, upper, enough):
             lower = max(lower, state.floor().epsilon(delta))
             for attained in _attained(state):
-                lower = max(lower, _epsilon(attained, delta).lower)
+                lower = max(lower, _epsilon(attained, delta, enough).lower)
         return bracket(lower, upper)
 
     def delta(self, state: DistributionState, epsilon: float) -> Bounds:
@@ -340,11 +350,11 @@ def _most_remaining(delta: float, delta_floor: Fraction) -> float:
 # --- epsilon
 
 
-def _epsilon(directions: _Directions, delta: float) -> Bounds:
+def _epsilon(directions: _Directions, delta: float, enough: float) -> Bounds:
     """Return a bracket of epsilon where no loss fails: the costlier direction's."""
     if delta >= 1:
         return Bounds(0.0, 0.0)
-    bounds = _one_way(directions.directions[0], delta)
+    bounds = _one_way(directions.directions[0], delta, enough)
     # both directions must hold, so the costlier one decides each end
     for spends in directions.directions[1:]:
         # one whose losses add up to less, or whose Chernoff bound is, is below without more ado
@@ -353,7 +363,7 @@ def _epsilon(directions: _Directions, delta: float) -> Bounds:
             or _chernoff(spends, delta) <= bounds.lower
         ):
             continue
-        other = _one_way(spends, delta)
+        other = _one_way(spends, delta, enough)
         bounds = Bounds(max(bounds.lower, other.lower), max(bounds.upper, other.upper))
     return bounds
 
@@ -369,8 +379,11 @@ def _chernoff(spends: _Spends, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)  # a plan is certified more than once: when made, when run, when verified
-def _one_way(spends: _Spends, delta: float) -> Bounds:
-    """Return a bracket of epsilon in one direction; ``0 <= delta < 1``."""
+def _one_way(spends: _Spends, delta: float, enough: float = 0.0) -> Bounds:
+    """Return a bracket of epsilon in one direction; ``0 <= delta < 1``.
+
+    No other method is asked to narrow one whose relative width is ``enough``.
+    """
     tight = all(pair.is_tight() for pair, _ in spends)
     if not spends:
         return Bounds(0.0, 0.0)
@@ -411,7 +424,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
             _finely,
         ):
             # narrow enough: nothing else is asked
-            if bounds is not None and not _wide(bounds.lower, bounds.upper):
+            if bounds is not None and _narrow(bounds.lower, bounds.upper, enough):
                 break
             if compute is _on_pieces and _many_atoms(spends):  # spread by now
                 break
@@ -782,6 +795,10 @@ def _spread(spends: contour.Spends, delta: float, bounds: Bounds | None, most: f
 
 def _wide(lower: float, upper: float) -> bool:
     return not upper - lower <= _FAR * (1 + lower)
+
+
+def _narrow(lower: float, upper: float, enough: float) -> bool:
+    return not _wide(lower, upper) or upper - lower <= enough * lower  # not an infinite one
 
 
 def _closed(

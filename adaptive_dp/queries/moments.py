@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,18 +84,25 @@ def packed_sensitivity(square: float, width: int, change: Change, norm: float) -
 
 def pack(matrix: Floats) -> Floats:
     """Return the upper triangle, off-diagonal entries times sqrt 2: Frobenius becomes l2."""
-    rows, columns = np.triu_indices(len(matrix))
-    return np.asarray(matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2)))
+    rows, columns, factors = _triangle(len(matrix))
+    return np.asarray(matrix[rows, columns] * factors)
 
 
 def unpack(packed: NDArray[Any]) -> Floats:
     """Return the symmetric matrix of a packed triangle."""
     width = (math.isqrt(8 * len(packed) + 1) - 1) // 2
-    rows, columns = np.triu_indices(width)
+    rows, columns, factors = _triangle(width)
     matrix = np.zeros((width, width))
-    matrix[rows, columns] = np.asarray(packed) / np.where(rows == columns, 1.0, math.sqrt(2))
+    matrix[rows, columns] = np.asarray(packed) / factors
     matrix[columns, rows] = matrix[rows, columns]
     return matrix
+
+
+@lru_cache(maxsize=4)  # an interval unpacks thousands of one width
+def _triangle(width: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Return the places of a triangle's entries, and by what each is multiplied in it."""
+    rows, columns = np.triu_indices(width)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2))
 
 
 @frozen

@@ -16,7 +16,8 @@ import attrs
 from attrs import frozen
 
 import accountants
-from accountants import AccountingError, Guarantee, Parallel, Renyi, Sequential, Spend, Term
+from accountants import AccountingError, Bounds, Guarantee, Parallel, Renyi, Sequential, Spend, Term
+from accountants.distribution import DistributionState
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.mechanism import Mechanism
@@ -38,6 +39,15 @@ class Grid:
     epsilons: dict[str, tuple[tuple[float, ...], ...]]
 
 
+@frozen
+class _Roughly(accountants.Distribution):
+    """Upper bounds of four digits, of which the last of `Distribution`'s take most of the time."""
+
+    def epsilon(self, state: DistributionState, delta: float) -> Bounds:
+        """Return the rough bracket."""
+        return self.rough_epsilon(state, delta)
+
+
 def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     """Return the grid; None where no noise can be scaled, or no accountant has a bound."""
     # adaptive noise and free noise have no number to scale
@@ -47,7 +57,8 @@ def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     deltas = tuple(sorted({*DELTAS, certificate.delta}))
     chosen = _chosen(certificate.accountant)
     started = process_time()
-    base = _bounds(plan.term, deltas, chosen)
+    roughly = [_Roughly() if a == accountants.Distribution() else a for a in chosen]
+    base = _bounds(plan.term, deltas, roughly, (certificate.delta, chosen))
     # the base took long: rows for single releases would take as long each
     slow = process_time() - started > SLOW
     # the plan once with each noise; None where a mechanism refuses the factor
@@ -64,7 +75,7 @@ def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
         for factor in FACTORS:
             bounds = base if factor == 1.0 else None
             if factor in scaled:
-                bounds = _bounds(make(scaled[factor]), deltas, chosen)
+                bounds = _bounds(make(scaled[factor]), deltas, roughly)
             # infinity where nothing is proven
             columns.append(bounds or tuple(math.inf for _ in deltas))
         return tuple(columns)
@@ -88,15 +99,23 @@ def _chosen(name: str) -> tuple[accountants.Accountant[Any], ...]:
 
 
 def _bounds(
-    term: Term, deltas: Sequence[float], chosen: Sequence[accountants.Accountant[Any]]
+    term: Term,
+    deltas: Sequence[float],
+    chosen: Sequence[accountants.Accountant[Any]],
+    claim: tuple[float, Sequence[accountants.Accountant[Any]]] | None = None,
 ) -> tuple[float, ...] | None:
-    """Return epsilon at each delta; what holds at a smaller one holds at a larger one as well."""
+    """Return epsilon at each delta; what holds at a smaller one holds at a larger one as well.
+
+    At the delta of a claim the accountants are those beside it.
+    """
     try:
         guarantee = Guarantee(term, tuple(chosen))
+        claimed = None if claim is None else Guarantee(term, tuple(claim[1]))
         bounds, least = [], math.inf
         for delta in deltas:
             # (epsilon, delta) holds at every larger delta too: a running minimum
-            least = min(least, guarantee.epsilon(delta).upper)
+            exact = claimed if claim is not None and delta == claim[0] else None
+            least = min(least, (exact or guarantee).epsilon(delta).upper)
             bounds.append(least)
     except AccountingError:
         return None

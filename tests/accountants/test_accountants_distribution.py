@@ -53,6 +53,28 @@ def off(value: complex, truth) -> float:
     return abs(difference - 2j * mp.pi * turns)
 
 
+ROUGH = {
+    "few": ((Laplace(0.1), 4), (Laplace(0.25), 1)),
+    "with a Gaussian": ((Laplace(0.3), 3), (Gaussian(0.2), 1), (Pure(0.05), 2)),
+    "sampled": ((sampled(0.5, 0.01), 100), (Laplace(0.01), 10)),
+    "nothing": (),
+}
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9, 1e-4])
+@pytest.mark.parametrize("name", ROUGH)
+def test_a_rough_bracket_holds_the_same_epsilon(name, delta):
+    state = state_of(*ROUGH[name])
+    rough, fine = Distribution().rough_epsilon(state, delta), Distribution().epsilon(state, delta)
+    assert rough.lower <= fine.upper
+    assert fine.lower <= rough.upper
+    assert fine.upper - 1e-12 <= rough.upper
+    if fine.upper < math.inf:
+        assert rough.upper <= fine.upper + 1.01e-4 * fine.upper + 1e-6
+    else:
+        assert rough.upper == math.inf
+
+
 # --- moments
 
 

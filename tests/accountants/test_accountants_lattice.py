@@ -676,11 +676,11 @@ def test_what_has_no_atoms_is_passed_on() -> None:
 
 def test_a_window_that_is_kept_serves_the_next_epsilons_as_its_own_does() -> None:
     spends = [(LaplacePair(0.9), 2), (DiscreteLaplacePair(1.7, 1), 3)]
-    points = np.linspace(0.05, 4.0, 60)
+    points = np.linspace(0.05, 4.0, 30)
     whole = lattice.profile(spends, points)
     lattice._plan.cache_clear()
     # one by one, and from the last to the first: most are met by a window made for another
-    parts = [lattice.profile(spends, points[i : i + 1]) for i in range(59, -1, -1)]
+    parts = [lattice.profile(spends, points[i : i + 1]) for i in range(29, -1, -1)]
     low, high = (np.concatenate(part)[::-1] for part in zip(*parts, strict=True))
     assert np.all(np.maximum(low, whole[0]) <= np.minimum(high, whole[1]))
     assert np.all(high - low <= 2 * (whole[1] - whole[0]) + 1e-9 * high)
