@@ -339,6 +339,14 @@ class PrivacyLoss:
         """Return another such pair, which may be worse where the loss is paid many times."""
         return None
 
+    def attained_together(self, times: int) -> tuple[Pair, int] | None:
+        """Return a pair, and how often it is paid, that ``times`` mechanisms attain as one goes.
+
+        Of mechanisms with this loss that come after all others, each chosen by what came before it.
+        None by default.
+        """
+        return None
+
     def pure(self) -> float | None:
         """Return the pure epsilon, in nats: by default the pair's largest loss either way."""
         pair = self.pair()

@@ -283,6 +283,13 @@ def _attained(state: DistributionState) -> Iterable[_Directions]:
     if all(_pair_of(loss).is_tight() for loss in losses):
         return
     known = [(pair, k) for loss, k in losses.items() if (pair := loss.attained_pair()) is not None]
+    for last, times in losses.items():
+        # those that come last may depend on all others: so may one kind of them alone
+        if (together := last.attained_together(times)) is not None:
+            others = [(loss, k) for loss, k in losses.items() if loss is not last]
+            some = [(pair, k) for loss, k in others if (pair := loss.attained_pair()) is not None]
+            yield _Directions(_both([*some, together]), (Fraction(), Fraction()))
+            break
     yield _Directions(_both(known), (Fraction(), Fraction()))
     many = [loss for loss, k in losses.items() if k >= _MANY_COPIES]
     others = {loss: pair for loss in many if (pair := loss.attained_by_many()) is not None}
@@ -299,7 +306,8 @@ _MANY_COPIES = 1000
 def _both(pairs: Iterable[tuple[Pair, int]]) -> tuple[_Spends, ...]:
     """Return the pairs of each direction, alone where both are the same."""
     # a pair whose privacy loss is always 0 costs nothing
-    forward = totals((p, times) for p, times in pairs if not p.top() <= 0 <= p.bottom())
+    every = totals((p, times) for p, times in pairs if not p.top() <= 0 <= p.bottom())
+    forward = totals(group for pair, times in every.items() for group in pair.together(times))
     directions = [tuple(forward.items())]
     if any(pair.reversed() is not pair for pair in forward):
         backward = totals((pair.reversed(), times) for pair, times in forward.items())
@@ -728,6 +736,12 @@ def _many_atoms(spends: contour.Spends) -> bool:
     return _count_of_atoms(spends) > _MANY_ATOMS
 
 
+def _loose(spends: contour.Spends) -> bool:
+    """Whether these are bounds alone, of many atoms: no digits beyond some are worth their time."""
+    many = _count_of_atoms(spends) > _MANY_ATOMS // 2
+    return many and not any(pair.is_tight() for pair, _ in spends)
+
+
 def _count_of_atoms(spends: contour.Spends) -> int:
     return sum(len(pair.losses) for pair, _ in spends if isinstance(pair, FinitePair))
 
@@ -952,7 +966,9 @@ def _computed(
     lower, upper, known = np.zeros(len(epsilons)), np.ones(len(epsilons)), False
     if _bounded(spends):  # no loss is larger
         upper[epsilons >= _largest(spends, False).upper] = 0.0
-    for compute, enough in methods:
+    loose = _LOOSE if _loose(spends) else 0.0
+    for compute, least in methods:
+        enough = max(least, loose)
         # narrow enough: nothing else is asked
         wide = ~(upper <= lower * (1 + enough))
         if not wide.any():
@@ -987,6 +1003,8 @@ def _decaying(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | 
 def _outcomes(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """Return the bounds of all outcomes; None where they are too many."""
     if not _atomic(spends) or len(spends) > _ENUMERATED:
+        return None
+    if _loose(spends):  # a lattice has as many digits as they are worth
         return None
     from accountants.distribution import enumeration  # here: most questions do without
 
