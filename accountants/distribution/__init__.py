@@ -146,7 +146,7 @@ class Distribution:
     ) -> DistributionState:
         """Add the loss, ``times`` times."""
         times = integer("times", times, least=0)
-        _paid({loss: times}, every=False)  # refuses a loss without a pair
+        _check_pairs(loss)
         return DistributionState(state.losses.add(loss, times))
 
     def epsilon(self, state: DistributionState, delta: float) -> Bounds:
@@ -284,6 +284,15 @@ def _pair_of(loss: PrivacyLoss) -> Pair:
     return pair
 
 
+def _check_pairs(loss: PrivacyLoss) -> None:
+    """Refuse a loss that has no pair, and of which no body's losses have."""
+    body = loss.within() if loss.pair() is None else None
+    if body is None:
+        _pair_of(loss)
+    for part, _ in () if body is None else body.spends:
+        _check_pairs(part)
+
+
 def _directions_of(state: DistributionState) -> _Directions:
     return _paid(state.losses.items(), every=False)
 
@@ -334,8 +343,8 @@ def _attained(state: DistributionState) -> Iterable[_Directions]:
     for last, times in losses.items():
         # those that come last may depend on all others: so may one kind of them alone
         if (together := last.attained_together(times)) is not None:
-            others = [(loss, k) for loss, k in losses.items() if loss is not last]
-            some = [(pair, k) for loss, k in others if (pair := loss.attained_pair()) is not None]
+            rest = [(loss, k) for loss, k in losses.items() if loss is not last]
+            some = [(pair, k) for loss, k in rest if (pair := loss.attained_pair()) is not None]
             yield _Directions(_both([*some, together]), (Fraction(), Fraction()))
             break
     yield _Directions(_both(known), (Fraction(), Fraction()))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from accountants import special
 from accountants.definitions import pure_to_gdp, pure_to_renyi, renyi_divergence
 from accountants.errors import DomainError, integer, nonnegative, positive
-from accountants.finite import FinitePair, from_profile
+from accountants.finite import LARGEST, FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, PureBound, log_deltas, lowered
 from accountants.losses.laplace import EpsilonPair, closer
@@ -385,15 +385,37 @@ def _groups(epsilon: float, times: int) -> list[tuple[int, int]]:
 @remembered(64)
 def _at_most(epsilon: float, times: int) -> FinitePair | None:
     """Return a pair above all that ``times`` mechanisms of the range attain."""
+    top = ceiling(Fraction(epsilon) * times)
+    if top > LARGEST:
+        return None
     m = _LATTICE // times
     h = up(epsilon / m, 4)
     values = _largest_deltas(h, m, times)
     kept = _some(m * times, _CORNERS[0])
-    # chords between fewer points are above the others; no loss is above k times the range
-    points = up(h * kept, 4)
-    points[-1] = ceiling(Fraction(epsilon) * times)
-    delta_floor, pair = from_profile(points.tolist(), np.minimum(values[kept], 1.0).tolist())
-    return pair if delta_floor == 0 else None
+    # chords between fewer points are above the others; no loss is above k times the range. So far
+    # out that a mass would underflow one chord goes to the end
+    kept = kept[(values[kept] > 1e-285 * math.exp(top)) | (kept == m * times)]
+    losses = np.append(up(np.asarray(h * kept[:-1], dtype=np.float64), 4), top)
+    ratio, deltas = np.exp(losses), values[kept]
+    # Q's mass is by how much the slope grows: no less, so that no sum of masses is below a chord
+    step = np.expm1(np.diff(losses)) * ratio[:-1]
+    fall = -np.diff(deltas) / step
+    wrong = (8 * UNIT * (deltas[:-1] + deltas[1:]) / step + 16 * UNIT * fall) * (1 + losses[1:])
+    q = np.append(fall[:-1] - fall[1:] + wrong[:-1] + wrong[1:], fall[-1] + wrong[-1])
+    losses, q = losses[1:][q > 0], q[q > 0]
+    p = q * np.exp(losses)
+    none = 1 - float((p + q).sum())
+    if not (q.min() > 1e-290 and none > 0):
+        return None
+    none += 256 * UNIT  # of the sum: more than is left has no loss
+    # masses are floats that are larger than is needed, but for what an exponential may lack
+    return FinitePair(
+        np.concatenate([-losses[::-1], [0.0], losses]),
+        np.concatenate([q[::-1], [none], p]),
+        np.concatenate([p[::-1], [none], q]),
+        (512 + 8 * top) * UNIT,
+        tight=False,
+    )
 
 
 def _largest_deltas(h: float, m: int, times: int) -> Array:
