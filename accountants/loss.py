@@ -38,6 +38,7 @@ from accountants.numerics import Array, Bounds, down, shown, up
 from accountants.pair import Pair
 
 if TYPE_CHECKING:
+    from accountants.losses.composite import Composite
     from accountants.losses.given import PrivacyProfile
     from accountants.losses.outcomes import EstimatedLoss, FiniteOutcomes
 
@@ -337,6 +338,22 @@ class PrivacyLoss:
 
     def attained_by_many(self) -> Pair | None:
         """Return another such pair, which may be worse where the loss is paid many times."""
+        return None
+
+    def within(self) -> Composite | None:
+        """Return the losses of a body that runs on some of the units, drawn by chance; or None.
+
+        Their composition costs no less. It is asked for where this loss may have no pair, or one of
+        what is known of all of the body together; None where its pair is never worse.
+        """
+        return None
+
+    def attained_together(self, times: int) -> tuple[Pair, int] | None:
+        """Return a pair, and how often it is paid, that ``times`` mechanisms attain as one goes.
+
+        Of mechanisms with this loss that come after all others, each chosen by what came before it.
+        None by default.
+        """
         return None
 
     def pure(self) -> float | None:

@@ -262,6 +262,14 @@ class Pair:
         """Return the same of the reversed pair."""
         return Reversed(self), 0.0
 
+    def together(self, times: int) -> tuple[tuple[Pair, int], ...]:
+        """Return pairs, each with how often, that together dominate ``times`` copies of this one.
+
+        By default the copies. A pair that no mechanism attains may know a smaller one of several:
+        wherever these stand in a composition, and whatever their parameters depend on.
+        """
+        return ((self, times),)
+
     def composed(self, times: int, epsilon: Array) -> tuple[Array, Array] | None:
         """Return bounds of the hockey-stick of ``times`` copies, eps >= 0; None without a formula.
 

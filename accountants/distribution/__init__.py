@@ -149,7 +149,7 @@ class Distribution:
     ) -> DistributionState:
         """Add the loss, ``times`` times."""
         times = integer("times", times, least=0)
-        _pair_of(loss)  # refuses a loss without one
+        _check_pairs(loss)
         return DistributionState(state.losses.add(loss, times))
 
     def epsilon(self, state: DistributionState, delta: float) -> Bounds:
@@ -172,11 +172,16 @@ class Distribution:
         most = _most_remaining(delta, directions.delta_floor[0])
         if rest >= 0:
             bounds = _epsilon(directions, rest, enough)
-            lower, upper = bounds.lower if most == rest else 0.0, bounds.upper
+            known = most == rest and not directions.above
+            lower, upper = bounds.lower if known else 0.0, bounds.upper
         # a lower bound must be read at the larger remaining delta; of loose pairs it is 0
         tight = any(all(pair.is_tight() for pair, _ in some) for some in directions.directions)
+        tight = tight and not directions.above
         if most != rest and 0 <= most < 1 and tight:
             lower = _epsilon(directions, most, enough).lower
+        if (bodies := _bodies_of(state)) is not None:
+            rest = remaining_delta(delta, bodies.delta_floor[1])
+            upper = min(upper, _epsilon(bodies, rest, enough).upper) if rest >= 0 else upper
         if not _narrow(lower, upper, enough):
             lower = max(lower, state.floor().epsilon(delta))
             for attained in _attained(state):
@@ -200,9 +205,18 @@ class Distribution:
     def _bounds(
         self, state: DistributionState, epsilons: Array, profile: _Curve
     ) -> tuple[Array, Array]:
-        directions = _directions_of(state)
-        low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
         points = np.asarray(epsilons, dtype=np.float64)
+        lower, upper = self._bounds_of(_directions_of(state), points, profile)
+        if (bodies := _bodies_of(state)) is not None:
+            upper = np.minimum(upper, self._bounds_of(bodies, points, profile)[1])
+        for attained in _attained(state):
+            lower = np.maximum(lower, self._bounds_of(attained, points, profile)[0])
+        return brackets(lower, upper)
+
+    def _bounds_of(
+        self, directions: _Directions, points: Array, profile: _Curve
+    ) -> tuple[Array, Array]:
+        low, high = np.zeros(len(points)), np.zeros(len(points))
         some = np.ones(len(points), dtype=np.bool_)
         for i, spends in enumerate(directions.directions):
             if i:  # not asked where its Chernoff bound is below what the other attains
@@ -210,17 +224,14 @@ class Distribution:
             if not some.any():
                 continue
             some_low, some_high = profile(spends, points[some])
-            tight = all(pair.is_tight() for pair, _ in spends)
+            tight = all(pair.is_tight() for pair, _ in spends) and not directions.above
             # only a pair that some mechanism attains bounds the truth from below
             low[some] = np.maximum(low[some], some_low if tight else 0.0)
             high[some] = np.maximum(high[some], some_high)
-        for spends in (spends for one in _attained(state) for spends in one.directions):
-            low = np.maximum(low, profile(spends, np.asarray(epsilons, dtype=np.float64))[0])
         least, most = flooring(directions.delta_floor[0]), ceiling(directions.delta_floor[1])
         # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
         lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
-        upper = np.minimum(1.0, up(most + (1 - most) * high, 8))
-        return brackets(lower, upper)
+        return lower, np.minimum(1.0, up(most + (1 - most) * high, 8))
 
     def pruning_bounds(self, state: DistributionState, delta: float) -> Sequence[PruningBound]:
         """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
@@ -246,7 +257,9 @@ class Distribution:
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
         pair = loss.pair()
-        tight = pair is not None and pair.is_tight()
+        if pair is None:
+            return "the pairs of the losses of its body"
+        tight = pair.is_tight()
         return "its dominating pair" if tight else "a pair that dominates it"
 
 
@@ -264,10 +277,14 @@ def _order(state: DistributionState, rest: float) -> float:
 
 @frozen
 class _Directions:
-    """The pairs of each direction, and a bracket of the chance that any loss fails."""
+    """The pairs of each direction, and a bracket of the chance that any loss fails.
+
+    Bodies stand for what runs on some units alone where they are ``above`` it.
+    """
 
     directions: tuple[_Spends, ...]
     delta_floor: tuple[Fraction, Fraction]
+    above: bool = False
 
 
 def _pair_of(loss: PrivacyLoss) -> Pair:
@@ -277,10 +294,50 @@ def _pair_of(loss: PrivacyLoss) -> Pair:
     return pair
 
 
+def _check_pairs(loss: PrivacyLoss) -> None:
+    """Refuse a loss that has no pair, and of which no body's losses have."""
+    body = loss.within() if loss.pair() is None else None
+    if body is None:
+        _pair_of(loss)
+    for part, _ in () if body is None else body.spends:
+        _check_pairs(part)
+
+
 def _directions_of(state: DistributionState) -> _Directions:
+    return _paid(state.losses.items(), every=False)
+
+
+def _bodies_of(state: DistributionState) -> _Directions | None:
+    """Return the same with the bodies of all that runs on some units alone; None without more."""
     losses = state.losses.items()
-    pairs = [(_pair_of(loss), times) for loss, times in losses.items()]
-    return _Directions(_both(pairs), _failure(losses))
+    if not any(loss.within() is not None and loss.pair() is not None for loss in losses):
+        return None
+    try:
+        return _paid(losses, every=True)
+    except InapplicableError:  # a body without a pair
+        return None
+
+
+def _paid(losses: dict[PrivacyLoss, int], *, every: bool) -> _Directions:
+    """Return the pairs, of bodies where a loss has none, or of every loss that knows its body.
+
+    Which units a body runs on is drawn beforehand, by the same law for both data sets. Given that,
+    the unit is in the body or not, whatever else runs between; and hockey-sticks are jointly convex
+    in both laws: so the composition costs at most what it does where the unit is in every body.
+    """
+    pairs, fails, above = list[tuple[Pair, int]](), dict[PrivacyLoss, int](), False
+    stack = [(loss, times, every) for loss, times in losses.items()]
+    while stack:
+        loss, times, opened = stack.pop()
+        body = loss.within()
+        if body is not None and (opened or loss.pair() is None):
+            above = True
+            stack.extend((part, count * times, False) for part, count in body.spends)
+        else:
+            pairs.append((_pair_of(loss), times))
+            fails[loss] = fails.get(loss, 0) + times
+    least, most = _failure(fails)
+    return _Directions(_both(pairs), (Fraction() if above else least, most), above)
 
 
 def _attained(state: DistributionState) -> Iterable[_Directions]:
@@ -290,9 +347,16 @@ def _attained(state: DistributionState) -> Iterable[_Directions]:
     another pair, worse when paid many times, that is one more mechanism.
     """
     losses = state.losses.items()
-    if all(_pair_of(loss).is_tight() for loss in losses):
+    if all((pair := loss.pair()) is not None and pair.is_tight() for loss in losses):
         return
     known = [(pair, k) for loss, k in losses.items() if (pair := loss.attained_pair()) is not None]
+    for last, times in losses.items():
+        # those that come last may depend on all others: so may one kind of them alone
+        if (together := last.attained_together(times)) is not None:
+            rest = [(loss, k) for loss, k in losses.items() if loss is not last]
+            some = [(pair, k) for loss, k in rest if (pair := loss.attained_pair()) is not None]
+            yield _Directions(_both([*some, together]), (Fraction(), Fraction()))
+            break
     yield _Directions(_both(known), (Fraction(), Fraction()))
     many = [loss for loss, k in losses.items() if k >= _MANY_COPIES]
     others = {loss: pair for loss in many if (pair := loss.attained_by_many()) is not None}
@@ -309,7 +373,8 @@ _MANY_COPIES = 1000
 def _both(pairs: Iterable[tuple[Pair, int]]) -> tuple[_Spends, ...]:
     """Return the pairs of each direction, alone where both are the same."""
     # a pair whose privacy loss is always 0 costs nothing
-    forward = totals((p, times) for p, times in pairs if not p.top() <= 0 <= p.bottom())
+    every = totals((p, times) for p, times in pairs if not p.top() <= 0 <= p.bottom())
+    forward = totals(group for pair, times in every.items() for group in pair.together(times))
     directions = [tuple(forward.items())]
     if any(pair.reversed() is not pair for pair in forward):
         backward = totals((pair.reversed(), times) for pair, times in forward.items())
@@ -741,6 +806,12 @@ def _many_atoms(spends: contour.Spends) -> bool:
     return _count_of_atoms(spends) > _MANY_ATOMS
 
 
+def _loose(spends: contour.Spends) -> bool:
+    """Whether these are bounds alone, of many atoms: no digits beyond some are worth their time."""
+    many = _count_of_atoms(spends) > _MANY_ATOMS // 2
+    return many and not any(pair.is_tight() for pair, _ in spends)
+
+
 def _count_of_atoms(spends: contour.Spends) -> int:
     return sum(len(pair.losses) for pair, _ in spends if isinstance(pair, FinitePair))
 
@@ -969,7 +1040,9 @@ def _computed(
     lower, upper, known = np.zeros(len(epsilons)), np.ones(len(epsilons)), False
     if _bounded(spends):  # no loss is larger
         upper[epsilons >= _largest(spends, False).upper] = 0.0
-    for compute, enough in methods:
+    loose = _LOOSE if _loose(spends) else 0.0
+    for compute, least in methods:
+        enough = max(least, loose)
         # narrow enough: nothing else is asked
         wide = ~(upper <= lower * (1 + enough))
         if not wide.any():
@@ -1004,6 +1077,8 @@ def _decaying(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | 
 def _outcomes(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """Return the bounds of all outcomes; None where they are too many."""
     if not _atomic(spends) or len(spends) > _ENUMERATED:
+        return None
+    if _loose(spends):  # a lattice has as many digits as they are worth
         return None
     from accountants.distribution import enumeration  # here: most questions do without
 

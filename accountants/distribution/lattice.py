@@ -707,7 +707,7 @@ _NARROW_OF_LOOSE = 1e-7
 """One of pairs that are bounds alone, of which only the upper end is used."""
 
 
-_NARROWER = 3e-7
+_NARROWER, _NARROWER_OF_LOOSE = 3e-7, 1e-5
 """A bracket of delta that is relatively narrower needs none either."""
 
 
@@ -769,6 +769,7 @@ def scattered_profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | 
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
     high[epsilons >= plan.top] = 0.0
     todo = [i for i in np.argsort(epsilons).tolist() if plan.counts and epsilons[i] < plan.top]
+    enough = _NARROWER if plan.is_tight else _NARROWER_OF_LOOSE
     while todo:
         least, done = float(epsilons[todo[0]]), 0
         # windows from one of few points on, which other questions ask for as well; then its own
@@ -779,7 +780,7 @@ def scattered_profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | 
             for i in todo[done:]:
                 ends = made.bounds(float(epsilons[i]))
                 low[i], high[i] = max(low[i], ends[0]), min(high[i], ends[1])
-                if not high[i] - low[i] <= _NARROWER * high[i]:
+                if not high[i] - low[i] <= enough * high[i]:
                     break
                 done += 1
             if done:

@@ -59,6 +59,8 @@ where they are reached."""
 LIMITS: Mapping[str, str] = {
     "Allocated": "by the bound of a step that every unit is in; what amplification gains is not "
     "confirmed",
+    "BoundedRange": "one alone by its profile, several by a pair that none attains; what the best "
+    "of them, chosen as one goes, lack of that is not confirmed",
     "Envelope": "one loss at a time by all that is known of its members, several by chords of the "
     "largest of their profiles",
     "GaussianMixture": "one alone by its profile, several by chords; none in a sample",

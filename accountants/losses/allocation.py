@@ -27,7 +27,7 @@ from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair, log_factorials
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampled_gaussian import log_expm1
-from accountants.losses.sampling import body_pair, checked_body
+from accountants.losses.sampling import body_pair, checked_body, of_loose_pair
 from accountants.numerics import (
     UNIT,
     Array,
@@ -844,6 +844,10 @@ class Allocated(PrivacyLoss):
             return inner
         pair = inner if self.steps == 1 else allocated(inner, self.steps)
         return LooseBound(pair) if pair == inner else pair
+
+    def within(self) -> Composite | None:
+        """Return the body, where its pair may be a loose one."""
+        return of_loose_pair(self.body)
 
     def attained_pair(self) -> Pair | None:
         """Return a pair below that of the mean of the body's own ratios, if it attains its pair.

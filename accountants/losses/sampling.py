@@ -430,6 +430,14 @@ def body_pair(body: Composite) -> Pair | None:
     return None if eps is None else ResponsePair(eps)
 
 
+def of_loose_pair(body: Composite) -> Composite | None:
+    """Return the body unless its pair is as good as its losses one by one."""
+    single = body.single()
+    pair = None if single is None else single.pair()
+    tight = body.gaussian_mu() is not None or (pair is not None and pair.is_tight())
+    return None if tight else body
+
+
 class _Subsampled(PrivacyLoss):
     """Base of the losses of a body on a random sample of the units."""
 
@@ -455,6 +463,10 @@ class _Subsampled(PrivacyLoss):
             and self.body.dominates(other.body)
         )
 
+    def within(self) -> Composite | None:
+        """Return the body on a sample that holds the unit, where its pair may be a loose one."""
+        return of_loose_pair(self.mixture()[0])
+
     def delta_floor(self) -> float:
         """Return ``q`` times the body's delta floor."""
         body, rate = self.mixture()
@@ -478,6 +490,10 @@ class Mixed(_Subsampled):
     """
 
     __slots__ = ()
+
+    def within(self) -> Composite | None:
+        """Return it also where it has no symmetric pair."""
+        return super().within() or (self.mixture()[0] if self.pair() is None else None)
 
     def pair(self) -> Pair | None:
         """Return the pair of the section above, if the body has a symmetric one."""

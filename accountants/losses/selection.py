@@ -12,10 +12,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 from attrs import evolve, field, frozen
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from accountants import special
 from accountants.definitions import pure_to_gdp, pure_to_renyi, renyi_divergence
 from accountants.errors import DomainError, integer, nonnegative, positive
+from accountants.finite import LARGEST, FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, PureBound, log_deltas, lowered
 from accountants.losses.laplace import EpsilonPair, closer
@@ -25,15 +28,17 @@ from accountants.numerics import (
     Bounds,
     Complex,
     RoundedUp,
+    ceiling,
     cost,
     down,
     expm1,
     log1p,
     multiple,
+    remembered,
     rounded_up,
     up,
 )
-from accountants.pair import right_half
+from accountants.pair import Pair, right_half
 from accountants.terms import expected_runs, stopping_rate, stopping_shape
 
 
@@ -137,6 +142,25 @@ class BoundedRange(PrivacyLoss):
         value = pure_to_gdp(up(self.epsilon / 2) if self.epsilon else 0.0)
         return value if value < math.inf else None
 
+    def attained_pair(self) -> Pair:
+        """Return the pair of one exponential mechanism: which one is worst depends on the delta."""
+        return _two_losses(self.epsilon, 0.6)
+
+    def attained_together(self, times: int) -> tuple[Pair, int] | None:
+        """Return what exponential mechanisms attain that are chosen as one goes.
+
+        Of very many a pair of two losses, the same one each time.
+        """
+        if not _groups(self.epsilon, times):
+            return None
+        if times <= _FOLLOWED:
+            pair = _at_least(self.epsilon, times)
+            return None if pair is None else (pair, 1)
+        # t = (eps + s / k) / 2 for the sum s that is exceeded with a probability of about 1e-6
+        spread = math.sqrt(times * self.rho())
+        share = (1 + spread * (spread + 7.5) / (times * self.epsilon)) / 2
+        return _two_losses(self.epsilon, share), times
+
     def profile(self, epsilon: float) -> Bounds:
         """Return the profile: at each point some exponential mechanism attains it."""
         eps = self.epsilon
@@ -223,6 +247,12 @@ class BoundedRangePair(EpsilonPair):
         p, q = np.where(loss < -eps, 1.0, p), np.where(loss < -eps, 1.0, q)
         return np.where(loss < eps, p, 0.0), np.where(loss < eps, q, 0.0)
 
+    def together(self, times: int) -> tuple[tuple[Pair, int], ...]:
+        """Return the pairs of groups of copies, above what any mechanisms of the range attain."""
+        found = [(_at_most(self.epsilon, size), n) for size, n in _groups(self.epsilon, times)]
+        some = tuple((pair, n) for pair, n in found if pair is not None)
+        return some if some and len(some) == len(found) else super().together(times)
+
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bound from ``|sinh(x + iy)|^2 = sinh^2 x + sin^2 y``, x + iy = w eps.
 
@@ -288,6 +318,258 @@ def _far(eps: Array, z: Complex) -> tuple[Complex, Array]:
         moved = UNIT * (80 + 16 * np.abs(x) * np.exp(-2 * x.real) / np.abs(grown))
         error = 2 * moved + 8 * UNIT * (1 + np.abs(z) * eps + np.abs(value))
     return value, np.where(moved < 0.5, error, np.inf)
+
+
+# -----------------------------------------------------------------------------
+# Bounded ranges, several times: what those who choose as they go attain, and no more.
+#
+# Let D_k(a) be the largest hockey-stick at e^a of k mechanisms of range eps, each chosen by what
+# came before it: D_0 is ``(1 - e^a)_+``, and
+#
+# ``D_k(a) = max over t in [0, eps] of p D_{k-1}(a - t) + (1 - p) D_{k-1}(a - t + eps)``,
+# ``p = (1 - e^{t - eps}) / (1 - e^-eps)``
+#
+# (Dong, Durfee and Rogers 2020, whose mechanisms with two losses t and t - eps these are). Proof:
+# given the first outcome, of loss l, no more than D_{k-1}(a - l) is left, and some mechanisms
+# attain it. ``E_P D_{k-1}(a - L) = E_Q r D_{k-1}(a - log r)`` is the mean of a convex function of
+# r, since D_{k-1} is a largest of hockey-sticks and so convex in e^a; so it is largest for the two
+# ratios at the ends. The class is the same with P and Q exchanged: so are D_k and
+# ``D_k(-a) = 1 - e^-a + e^-a D_k(a)``.
+#
+# D_k is convex in e^a, so it is the hockey-stick of a pair (`BoundedRangePair.together`). That pair
+# dominates the k also among other mechanisms, in any order. Proof: let S be the maximum above of
+# any function g that is a sum of translates of D_0 with weights (all convex ones are), and T the
+# sum of what S makes of each translate. Then ``S g <= T g`` (a maximum of sums), likewise for a
+# pair's own mean U g over translates ``S U g <= U S g``; so S, once per mechanism, wherever it
+# stands, can be moved to where it meets D_0 first. Groups of copies compose as these pairs do.
+#
+# Of a group that comes last the choices may depend on all other outcomes: so D_k at what is left of
+# a is attained, and what is below it everywhere is a lower bound of the whole
+# (`BoundedRange.attained_together`).
+#
+# Both on a lattice of step ``h = eps / m``. From above D_{k-1} is replaced by its chords in e^a
+# between points. With t in one cell, ``y = e^{t - t_j}`` in [1, e^h], both terms stay in one cell
+# of theirs, and the sum is ``A + B y + C / y``: largest at ``(C / B)^{1/2}`` if B, C < 0, else at
+# an end, which is the next cell's first one. From below t is on the lattice too, and the masses P
+# and Q of the event where the loss is above a are followed, each with that of its complement: lines
+# ``P - e^a Q`` that the hockey-stick of these mechanisms is at one a, and is not below elsewhere.
+
+
+_TOGETHER = 100
+"""So many are taken together, no more: of more each group has choices of its own."""
+
+_FOLLOWED = 400
+"""What more attain is bounded by mechanisms that are all alike."""
+
+_LATTICE = 2400
+"""Points of the lattice from 0 to ``k eps``."""
+
+_CORNERS = 800, 400
+"""About so many points are kept of the upper bound, and of the lower one."""
+
+_RANGE = 1e-6, 8.0
+"""The ranges that are taken together."""
+
+_AT_ONCE = 2**15
+
+
+def _groups(epsilon: float, times: int) -> list[tuple[int, int]]:
+    """Return the sizes of the groups, each with how many there are; none of others."""
+    if times < 2 or not _RANGE[0] <= epsilon <= _RANGE[1]:
+        return []
+    count = -(-times // _TOGETHER)
+    size, more = divmod(times, count)
+    return [(number, n) for number, n in ((size, count - more), (size + 1, more)) if n]
+
+
+@remembered(64)
+def _at_most(epsilon: float, times: int) -> FinitePair | None:
+    """Return a pair above all that ``times`` mechanisms of the range attain."""
+    top = ceiling(Fraction(epsilon) * times)
+    if top > LARGEST:
+        return None
+    m = _LATTICE // times
+    h = up(epsilon / m, 4)
+    values = _largest_deltas(h, m, times)
+    kept = _some(m * times, _CORNERS[0])
+    # chords between fewer points are above the others; no loss is above k times the range. So far
+    # out that a mass would underflow one chord goes to the end
+    kept = kept[(values[kept] > 1e-285 * math.exp(top)) | (kept == m * times)]
+    losses = np.append(up(np.asarray(h * kept[:-1], dtype=np.float64), 4), top)
+    ratio, deltas = np.exp(losses), values[kept]
+    # Q's mass is by how much the slope grows: no less, so that no sum of masses is below a chord
+    step = np.expm1(np.diff(losses)) * ratio[:-1]
+    fall = -np.diff(deltas) / step
+    wrong = (8 * UNIT * (deltas[:-1] + deltas[1:]) / step + 16 * UNIT * fall) * (1 + losses[1:])
+    q = np.append(fall[:-1] - fall[1:] + wrong[:-1] + wrong[1:], fall[-1] + wrong[-1])
+    losses, q = losses[1:][q > 0], q[q > 0]
+    p = q * np.exp(losses)
+    none = 1 - float((p + q).sum())
+    if not (q.min() > 1e-290 and none > 0):
+        return None
+    none += 256 * UNIT  # of the sum: more than is left has no loss
+    # masses are floats that are larger than is needed, but for what an exponential may lack
+    return FinitePair(
+        np.concatenate([-losses[::-1], [0.0], losses]),
+        np.concatenate([q[::-1], [none], p]),
+        np.concatenate([p[::-1], [none], q]),
+        (512 + 8 * top) * UNIT,
+        tight=False,
+    )
+
+
+def _largest_deltas(h: float, m: int, times: int) -> Array:
+    """Return bounds of D_k at the lattice's points from 0 on."""
+    last, slack = m * times, 64 * UNIT
+    grow, scale = math.expm1(h), -1 / math.expm1(-m * h)
+    cells = h * np.arange(-m, 0)
+    share, rest = np.exp(cells), -np.expm1(cells)
+    back = h * np.arange(1, m + 2)
+    values = np.zeros(last + 1)
+    for done in range(1, times + 1):
+        # D(-a) = 1 - e^-a + e^-a D(a); beyond the last point it is no more than there
+        mirrored = -np.expm1(-back) + np.exp(-back) * values[1 : m + 2]
+        every = np.concatenate([mirrored[::-1], values, np.full(m, values[-1])])
+        runs = sliding_window_view(every, m)
+        found = np.zeros(last + 1)
+        for first in range(0, min(done * m, last) + 1, max(1, _AT_ONCE // m)):
+            at = np.arange(first, min(last + 1, first + max(1, _AT_ONCE // m)))
+            # at a - t_j and one point below, at a - t_j + eps and one point below
+            near, before = runs[at + 2][:, ::-1], runs[at + 1][:, ::-1]
+            far, before_far = runs[at + 2 + m][:, ::-1], runs[at + 1 + m][:, ::-1]
+            fall, fall_far = before - near, before_far - far
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                c = (scale * fall - (scale - 1) * fall_far) * ((1 + grow) / grow)
+                b = scale * share * (before - before_far + (fall - fall_far) / grow)
+                best = np.sqrt(c / b)
+                # where the best y is off by rounding, the sum is by the square of that, or little
+                off = before * np.fmin(1.0, slack / h * before / fall)
+                off += before_far * np.fmin(1.0, slack / h * before_far / fall_far)
+            y = np.where(best > 1, np.minimum(best, 1 + grow), 1.0)
+            left = np.clip((grow - (y - 1)) / (grow * y), 0.0, 1.0)
+            p = np.clip(scale * (rest - share * (y - 1)), 0.0, 1.0)
+            sums = p * (near + (1 - left) * fall) + (1 - p) * (far + (1 - left) * fall_far)
+            sums += slack * scale * (off + rest * before)
+            found[at] = sums.max(axis=1)
+        # t = eps is the end of the last cell; it falls, and is 0 from k eps on
+        found = np.maximum(found, values) * (1 + slack)
+        values = np.maximum.accumulate(found[::-1])[::-1]
+        values[done * m :] = 0.0
+    return values
+
+
+def _some(last: int, count: int) -> NDArray[np.int64]:
+    """Return about so many indices up to the last one, all of the last few among them."""
+    even = np.linspace(0, last, count).astype(np.int64)
+    return np.unique(np.concatenate([even, np.arange(max(0, last - 16), last + 1)]))
+
+
+@remembered(64)
+def _at_least(epsilon: float, times: int) -> FinitePair | None:
+    """Return a pair below what ``times`` mechanisms of the range attain."""
+    # what is beyond the reach is hardly ever lost
+    square = times * epsilon * epsilon / 8
+    reach = min(1.0, (square + 16 * math.sqrt(square)) / (times * epsilon))
+    m = max(2, int(_LATTICE / (times * reach)))
+    h = down(epsilon / m, 4)
+    p, q = _attained_masses(h, m, times, math.ceil(m * times * reach))
+    kept = _some(len(p) - 1, _CORNERS[1])
+    # of masses after so many products, and of the differences of two
+    wrong = (16 + epsilon) * UNIT * times
+    points = [(0.0, 0.0)]
+    for x, y in zip(q[kept][::-1].tolist(), p[kept][::-1].tolist(), strict=True):
+        far = y - points[-1][1] > 1e-3 * y and x - points[-1][0] > 1e-3 * x
+        if not (far and x > 1e-280 and x + y < 1):
+            continue
+        # the upper hull: all events and their mixtures are attained
+        while len(points) > 1 and _turns_up(points[-2], points[-1], (x, y)):
+            points.pop()
+        points.append((x, y))
+    corners = np.array(points)
+    less, more = np.diff(corners, axis=0).T
+    steep = more > less * (1 + 1e-6)
+    if not steep.any():
+        return None
+    losses, less, more = (
+        np.log(more[steep] / less[steep])[::-1],
+        less[steep][::-1],
+        more[steep][::-1],
+    )
+    error = 4e3 * wrong
+    # a loss is known within twice the masses' error: the largest one, which decides at delta 0,
+    # is moved inward by more, and what lies beside it is left out
+    largest = float(losses[-1]) - 4 * error
+    inside = losses < largest
+    inside[-1] = True
+    losses, less, more = losses[inside], less[inside], more[inside]
+    losses[-1] = largest
+    middle = 1 - float(corners[-1].sum())
+    none = np.array([middle] if middle > 1e-3 and losses[0] > 0 else [])
+    if not (losses[0] > 0 and (np.diff(losses) > 0).all()):
+        return None
+    return FinitePair(
+        np.concatenate([-losses[::-1], 0 * none, losses]),
+        np.concatenate([less[::-1], none, more]),
+        np.concatenate([more[::-1], none, less]),
+        7 * error,
+    )
+
+
+def _two_losses(epsilon: float, share: float) -> FinitePair:
+    """Return the pair of an exponential mechanism with the losses t and t - epsilon."""
+    epsilon = down(epsilon, 4)  # what is rounded up is less
+    t = min(share, 0.999) * epsilon
+    rest = -math.expm1(-epsilon)
+    p = -math.expm1(t - epsilon) / rest, math.exp(t - epsilon) * -math.expm1(-t) / rest
+    q = math.exp(-t) * p[0], math.exp(epsilon - t) * p[1]
+    error = (32 + 8 * epsilon) * UNIT
+    return FinitePair((t - epsilon, t), p[::-1], q[::-1], error)
+
+
+def _turns_up(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    return (b[1] - a[1]) * (c[0] - b[0]) <= (c[1] - b[1]) * (b[0] - a[0])
+
+
+def _attained_masses(h: float, m: int, times: int, last: int) -> tuple[Array, Array]:
+    """Return P and Q of an event that some mechanisms make, for each point up to the last one.
+
+    At more no event at all is looked at.
+    """
+    eps = m * h
+    # products of h: their differences keep all digits
+    t, under = h * np.arange(m + 1), h * np.arange(-m, 1)
+    more, less = (
+        np.expm1(under) / math.expm1(-eps),
+        np.exp(under) * (np.expm1(-t) / math.expm1(-eps)),
+    )
+    more_q, less_q = np.exp(-t) * more, np.exp(-under) * less
+    loss = h * np.arange(-m, last + m + 1)
+    with np.errstate(over="ignore"):
+        paid = np.exp(np.minimum(loss, 700.0))
+    p, q = np.zeros(last + 1), np.zeros(last + 1)
+    rest_p, rest_q = np.ones(last + 1), np.ones(last + 1)
+    for _ in range(times):
+        # the event at -a is the complement of that at a, P and Q exchanged
+        ends = ((p, rest_q, 0.0), (q, rest_p, 0.0), (rest_p, q, 1.0), (rest_q, p, 1.0))
+        every = [
+            np.concatenate([mirror[m:0:-1], values, np.full(m, end)])
+            for values, mirror, end in ends
+        ]
+        with np.errstate(invalid="ignore"):
+            deltas = np.maximum(every[0] - paid * every[1], 0.0)
+        near = -np.expm1(loss) + np.maximum(paid * every[3] - every[2], 0.0)
+        runs = sliding_window_view(np.where(loss < 0, near, deltas), m + 1)
+        pick = np.zeros(last + 1, dtype=np.int64)
+        for first in range(0, last + 1, max(1, _AT_ONCE // m)):
+            at = np.arange(first, min(last + 1, first + max(1, _AT_ONCE // m)))
+            sums = more * runs[at][:, ::-1] + less * runs[at + m][:, ::-1]
+            pick[at] = sums.argmax(axis=1)  # any t serves
+        low = np.arange(last + 1) - pick + m
+        p, rest_p = (more[pick] * x[low] + less[pick] * x[low + m] for x in (every[0], every[2]))
+        q, rest_q = (
+            more_q[pick] * x[low] + less_q[pick] * x[low + m] for x in (every[1], every[3])
+        )
+    return p, q
 
 
 # -----------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from accountants.losses.sampling import FixedSize
 from accountants.losses.sampling import ReplacedSample as ReplacedSampleLoss
 from accountants.losses.sampling import Sampled as SampledLoss
 from accountants.pair import Pair
-from accountants.terms import Allocated, ReplacedSample, Subset, pruned
+from accountants.terms import Allocated, Grouped, ReplacedSample, Subset, pruned
 
 LOSSES = np.array([-2.0, -0.7, -0.1, -1e-3, 0.0, 1e-6, 0.05, 0.3, 1.0, 2.5])
 ORDERS = np.array([1.01, 1.5, 2.0, 3.7, 8.0, 20.0])
@@ -667,3 +667,49 @@ def test_sampled_profiles_at_negative_epsilons(rate: float) -> None:
         replaced = ReplacedSampleLoss(body, rate).profile(epsilon)
         assert replaced is not None
         assert replaced.upper >= max(exact, -math.expm1(epsilon)) - 1e-15
+
+
+@pytest.mark.parametrize("scheme", ["sampled", "allocated", "replaced"])
+def test_a_body_of_several_losses_costs_no_more_than_its_losses(scheme: str) -> None:
+    """Against the laws of all outcomes; the second body may be another one after each outcome."""
+    three = PrivacyLoss.from_probabilities([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])
+    heads = 1 / (1 + math.exp(-0.7))
+    once = [
+        np.outer(*laws).ravel()
+        for laws in (([heads, 1 - heads], three.p), ([1 - heads, heads], three.q))
+    ]
+    present, absent = (np.array(law, dtype=float) for law in once)
+    part = Sequential([Spend(Pure(0.7)), Spend(three)])
+    if scheme == "sampled":
+        term = Sampled(part, rate=0.9)
+        laws = (0.1 * absent + 0.9 * present, absent)
+    elif scheme == "replaced":
+        term = ReplacedSample(part, rate=0.9)
+        laws = (0.1 * absent + 0.9 * present, 0.1 * absent + 0.9 * absent)
+    else:
+        term = Allocated(part, steps=2)
+        laws = (
+            (np.outer(present, absent) + np.outer(absent, present)).ravel() / 2,
+            np.outer(absent, absent).ravel(),
+        )
+    twice = [np.outer(law, law).ravel() for law in laws]
+    accountant, without = Distribution(), Grouped(part, 2) if scheme == "replaced" else part
+    for epsilon in (0.0, 0.4, 1.5):
+        bounds = measure(Repeated(term, 2), accountant, epsilon=epsilon).bounds
+        body = measure(Repeated(without, 2), accountant, epsilon=epsilon).bounds
+        for p, q in (twice, twice[::-1]):
+            assert np.maximum(p - math.exp(epsilon) * q, 0).sum() <= bounds.upper + 1e-15
+        assert bounds.lower <= bounds.upper <= body.upper * (1 + 1e-12)
+
+
+def test_a_body_without_a_pair_is_bounded_by_its_losses() -> None:
+    part = Sequential([Spend(Laplace(0.3)), Spend(Gaussian(0.4))])
+    body = measure(part, Distribution(), delta=1e-6).bounds
+    for term in (Sampled(part, rate=0.5), Allocated(part, steps=4), Subset(part, size=1, of=4)):
+        bounds = measure(term, Distribution(), delta=1e-6).bounds
+        assert bounds.upper <= body.upper * (1 + 1e-12)
+        assert bounds.lower < body.lower
+        other = Sequential([term, Spend(Laplace(0.1))])
+        both = measure(other, Distribution(), delta=1e-6).bounds
+        alone = measure(Sequential([part, Spend(Laplace(0.1))]), Distribution(), delta=1e-6).bounds
+        assert bounds.upper < both.upper <= alone.upper * (1 + 1e-12)

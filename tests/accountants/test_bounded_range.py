@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from accountants import GaussianDP, Pure, Repeated, Spend, measure
+from accountants import Distribution, GaussianDP, Pure, Repeated, Spend, measure
 from accountants.errors import DomainError
 from accountants.losses.selection import BoundedRange, BoundedRangePair
 
@@ -269,6 +269,81 @@ def test_compositions_of_two_point_pairs_are_dominated() -> None:
             upper = mean.mean() + 6 * mean.std() / np.sqrt(mean.size)
             assert pairs.hockey(product, at) <= upper
     assert not pair.is_tight()
+
+
+def largest(order: list[float | None], epsilon: float, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """Deltas of mechanisms in a row, on a lattice: None has the range, a number is pure.
+
+    Those of the range choose the best t on the lattice by all outcomes before.
+    """
+    h = epsilon / m
+    reach = sum(m if one is None else round(one / h) for one in order)
+    a = h * np.arange(-2 * reach, 2 * reach + 1)
+    t = h * np.arange(m + 1)
+    p = np.expm1(t - epsilon) / np.expm1(-epsilon)
+    values = np.maximum(0.0, -np.expm1(a))
+    for one in reversed(order):  # what is left after the last one first
+        steps = m if one is None else round(one / h)
+        below = -np.expm1(a[0] - h * np.arange(steps, 0, -1))
+        every = np.concatenate([below, values, np.zeros(steps)])
+
+        def moved(j: int, every: np.ndarray = every, steps: int = steps) -> np.ndarray:
+            return every[steps - j : steps - j + len(a)]
+
+        if one is None:
+            parts = [p[j] * moved(j) + (1 - p[j]) * moved(j - m) for j in range(m + 1)]
+            values = np.max(parts, axis=0)
+        else:
+            yes = 1 / (1 + np.exp(-one))
+            values = yes * moved(steps) + (1 - yes) * moved(-steps)
+    inside = (a >= 0) & (a <= h * reach)
+    return a[inside], values[inside]
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 6.0])
+def test_two_that_are_chosen_as_one_goes(epsilon: float) -> None:
+    """By the closed form of what the last one attains, at the best first one."""
+    at = epsilon * np.array([0.0, 0.3, 1.0, 1.5, 1.8])
+    t = np.linspace(0, epsilon, 20_001)
+
+    def last(a: np.ndarray) -> np.ndarray:
+        inside = np.clip(a, -epsilon, epsilon)
+        closed = np.expm1((inside - epsilon) / 2) ** 2 / -np.expm1(-epsilon)
+        return np.where(a < -epsilon, -np.expm1(np.minimum(a, 0.0)), closed)
+
+    p = np.expm1(t - epsilon) / np.expm1(-epsilon)
+    exact = (p * last(at[:, None] - t) + (1 - p) * last(at[:, None] - t + epsilon)).max(axis=1)
+    accountant = Distribution()
+    state = accountant.compose(accountant.start(), BoundedRange(epsilon), 2)
+    lower, upper = accountant.profile(state, at)
+    assert np.all(lower <= exact * (1 + 1e-7))
+    assert np.all(exact <= upper * (1 + 1e-12))
+    assert np.all(upper - lower <= 2e-3 * upper)
+
+
+@pytest.mark.parametrize(
+    ("order", "epsilon"),
+    [
+        ([None] * 7, 0.3),
+        ([None] * 120, 0.1),
+        ([None, 0.6, None, 0.6, None], 1.2),
+    ],
+)
+def test_some_chosen_as_one_goes(order: list[float | None], epsilon: float) -> None:
+    """No strategy is above the bound, wherever it stands; what is attained is not far below."""
+    at, values = largest(order, epsilon, 4)
+    seen = np.flatnonzero(values > 1e-12)
+    at, values = (each[seen[3 :: 1 + len(seen) // 2]] for each in (at, values))
+    accountant, ranges = Distribution(), sum(one is None for one in order)
+    state = accountant.compose(accountant.start(), BoundedRange(epsilon), ranges)
+    for one in order:
+        if one is not None:
+            state = accountant.compose(state, Pure(one))
+    lower, upper = accountant.profile(state, at)
+    assert np.all(values <= upper * (1 + 1e-11) + 1e-300)
+    some = values > 1e-6
+    assert np.all(upper[some] - lower[some] <= 0.1 * upper[some])
+    assert np.all(lower <= upper)
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf"), "1", True])
