@@ -511,7 +511,7 @@ def multiplier(
         _, tightest = cost(start, chosen)
         while True:
             kept = [tightest]
-            start = least_noise(lambda m: cost(m, kept)[0], epsilon, start=start)
+            start = least_noise(lambda m, kept=kept: cost(m, kept)[0], epsilon, start=start)
             reached, tightest = cost(start, chosen)
             # at the answer another accountant may promise less: less noise, then, is enough
             if tightest is kept[0] or reached > epsilon * (1 - 1e-3):
