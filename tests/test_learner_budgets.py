@@ -75,7 +75,7 @@ ALL = [
     dp.ExponentialSampling(AB, "y", dp.Huber()),
     dp.FiniteLearner(AB, "y", [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]], loss=dp.Absolute(), width=1.0),
 ]
-RELATIONS = {
+RELATIONS: dict[str, dict[str, Any]] = {
     "add_remove": {},
     "replace_one": {"neighbors": "replace_one", "size": 1000},
     "zero_out": {"neighbors": "zero_out", "size": 1000},

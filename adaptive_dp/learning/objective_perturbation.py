@@ -262,7 +262,7 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         alike = largest_mu(noise_epsilon * count * change.rows, less)
         square = (alike * alike - check * check) / count
         begin = change.both * limits.lipschitz / math.sqrt(square) if square > 0 else 0.0
-        sigma, digits = begin or limits.lipschitz, 1e-10 if alone else 1e-3
+        begin, digits = begin or limits.lipschitz, 1e-10 if alone else 1e-3
         try:
             while True:
                 # all models in one budget, by the accountant that certifies them
@@ -272,14 +272,14 @@ class ObjectivePerturbation(WeightedLearner[Model]):
                     delta=delta,
                     accountant=None if alone else [Distribution(), Renyi()],
                     cost="decreasing",
-                    start=sigma,
+                    start=begin,
                     between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
                     digits=digits,
                 )
                 # at a large delta epsilon may fall by far more than sigma rises
                 if fit.epsilon.upper >= 0.997 * epsilon or digits < 1e-9:
                     break
-                sigma, digits = float(fit.value), digits / 30
+                begin, digits = float(fit.value), digits / 30
         except DomainError:
             # even the largest noise is not enough: the determinants cost too much
             raise DeclarationError(
