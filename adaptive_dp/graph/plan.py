@@ -505,11 +505,19 @@ def multiplier(
         best = min(bounded, key=lambda a: a.bounds.upper if a.bounds else math.inf)
         return (best.bounds.upper if best.bounds else math.inf), best.accountant
 
+    def epsilon_by(accountant: Accountant[Any]) -> Callable[[float], float]:
+        return lambda multiple: cost(multiple, [accountant])[0]
+
     try:
         # all accountants find the neighbourhood of the answer, the tightest one there the answer
         start = least_noise(lambda m: cost(m, chosen)[0], epsilon, digits=1e-2)
         _, tightest = cost(start, chosen)
-        return least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
+        while True:
+            start, kept = least_noise(epsilon_by(tightest), epsilon, start=start), tightest
+            reached, tightest = cost(start, chosen)
+            # at the answer another accountant may promise less: less noise, then, is enough
+            if tightest is kept or reached > epsilon * (1 - 1e-3):
+                return start
     except accountants.DomainError as error:
         once = structure(scale_free(outputs, 1.0)).releases
         if delta == 0 and (unbounded := compiler.without_pure_epsilon(once)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -112,7 +113,7 @@ class AdaOPS(_BoundedSensitivity):
     says. 3 holds for all pairs of neighbours for which the bounds are right, and by the theorem of
     `adaptive_dp.mechanisms.released_bounds` each bound's failure costs its probability, once. So
     the learner is ``(epsilon, delta)``-DP with ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2`` and
-    ``delta = f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu(epsilon)``; 1 and 2 take 5% and
+    ``1 - delta = (1 - f_1) (1 - f_2) (1 - f_3) (1 - delta_mu(epsilon))``; 1 and 2 take 5% and
     15% of mu^2. Where k rows of a unit come and go (2 where one is exchanged), each may cost
     ``mu_3 / k``, and somewhat less than ``f_3 / k`` (`PosteriorSample`).
 
@@ -170,9 +171,8 @@ class AdaOPS(_BoundedSensitivity):
         delta = budget.delta
         rows = regression(table, self.features, self.target, self.norm)
         # f_1 = f_2 = delta / 16 for the two bounds, f_3 = delta / 4 for the sample; the Gaussians
-        # get the rest: f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu <= delta. The factors
-        # 1 - 1e-9 keep each part below its share, rounding included.
-        gaussian_delta = delta * (1 - 2 * FAILURE - SAMPLE_FAILURE)
+        # get the rest. The factors 1 - 1e-9 keep each part below its share, rounding included.
+        gaussian_delta = delta_beside(delta, [FAILURE, FAILURE, SAMPLE_FAILURE])
         mu = largest_mu(budget.epsilon, gaussian_delta) * (1 - 1e-9)
         failure = delta * FAILURE * (1 - 1e-9)
         changed = change_at(table).both
@@ -201,6 +201,20 @@ class AdaOPS(_BoundedSensitivity):
             name="posterior_sample",
         )
         return rows.coefficients(theta)
+
+
+def delta_beside(delta: float, shares: Sequence[float]) -> float:
+    """Return what is left of delta beside failures that are independent and have shares of it.
+
+    ``1 - delta = (1 - left) prod_i (1 - share_i delta)``.
+
+    Examples
+    --------
+    >>> round(delta_beside(0.5, [0.25, 0.5]), 6)
+    0.238095
+    """
+    left = math.log1p(-delta) - sum(math.log1p(-share * delta) for share in shares)
+    return down(-math.expm1(left), 32)
 
 
 def mu_of_row(mu: float, rows: int) -> float:
@@ -435,7 +449,7 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
     alone is usually more accurate: it follows the curvature in each direction by itself.
 
     *Privacy.* As for `AdaOPS`: ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2``, of which the bounds take
-    5% and 15%, and ``delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu(epsilon)``. Where k rows of a
+    5% and 15%, and ``1 - delta = (1 - f_1) (1 - f_2) (1 - delta_mu(epsilon))``. Where k rows of a
     unit come and go, each costs ``mu_3 / k``.
 
     Parameters
@@ -484,8 +498,9 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
         if loss is not None and not isinstance(loss, Squared):
             return self._minimizer(table, budget, loss)
         rows = regression(table, self.features, self.target, self.norm)
-        # delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu with f_1 = f_2 = delta / 16, as in AdaOPS
-        mu = largest_mu(budget.epsilon, budget.delta * (1 - 2 * FAILURE)) * (1 - 1e-9)
+        # f_1 = f_2 = delta / 16, as in AdaOPS
+        gaussian_delta = delta_beside(budget.delta, [FAILURE, FAILURE])
+        mu = largest_mu(budget.epsilon, gaussian_delta) * (1 - 1e-9)
         failure = budget.delta * FAILURE * (1 - 1e-9)
         ridge, bound, size = released_bounds(rows, table, mu, failure, self.ridge)
         theta = rows.exact().release(

@@ -14,6 +14,17 @@ from numpy.typing import NDArray
 from scipy.linalg import solveh_banded
 from scipy.special import log_ndtr
 
+from accountants import (
+    BoundedRange,
+    Distribution,
+    Guarantee,
+    Repeated,
+    Sequential,
+    Spend,
+    Term,
+    calibrate,
+)
+from accountants import Gaussian as GaussianLoss
 from adaptive_dp.erm import Logistic, Loss, Multinomial, Squared
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import (
@@ -1018,7 +1029,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
         # mu^2, rounding included
         mu = None
         if budget is not None:
-            mu = largest_mu(budget.epsilon, budget.delta) * (1 - 1e-9)
+            mu = _largest_mu(budget, self._chosen(count) * CHOICE * tables, count)
 
         def release(query: PrivateQuery[Any], share: float, name: str) -> Released[Any]:
             # a share of mu^2: sigma is sensitivity / (mu sqrt(share))
@@ -1116,6 +1127,47 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
                 count = paired(features, budget.epsilon, size, classes)
         return min(count, features * (features - 1) // 2)
 
+    def _chosen(self, count: int) -> bool:
+        """Return whether so many pairs are chosen, and not all of them learned."""
+        return 0 < count < _candidates(len(self.features))
+
+
+def _candidates(features: int) -> int:
+    """Return the number of pairs that are looked at: those of the strongest features."""
+    strongest = min(features, STRONGEST)
+    return strongest * (strongest - 1) // 2
+
+
+def _largest_mu(budget: LearnerBudget, share: float, count: int) -> float:
+    """Return the largest mu at which choices with a share of its square, and Gaussians, fit.
+
+    The mu of a choice is an upper bound of what it costs, which may leave a part of a small or
+    unusual budget: there the composition itself is solved.
+    """
+    epsilon, delta = budget.epsilon, budget.delta
+    mu = largest_mu(epsilon, delta) * (1 - 1e-9)
+    if not share:
+        return mu
+
+    def cost(mu: float) -> Term:
+        gaussians = Spend(GaussianLoss(mu * math.sqrt(1 - share)))
+        choice = Spend(BoundedRange(range_of_share(mu, share, count)))
+        return Sequential([gaussians, Repeated(choice, count)])
+
+    if Guarantee(cost(mu), [Distribution()]).epsilon(delta).upper > 0.9951 * epsilon:
+        return mu
+    fit = calibrate(
+        cost,
+        epsilon=epsilon,
+        delta=delta,
+        accountant=Distribution(),
+        cost="increasing",
+        start=mu,
+        digits=1e-9,
+    )
+    # Gaussians that are composed one by one cost a little more than one of their mu
+    return max(mu, float(fit.value) * (1 - 1e-7))
+
 
 @frozen
 class _Fit:
@@ -1185,11 +1237,11 @@ def _tables(
     sizes, scaled = list(fit.rows.domain.sizes), not clip
     grid: dict[str, Any] = {"sizes": sizes, "ordered": ordered, "most": BINS}
     given = (post(slopes_scale, fit.state),) if scaled else ()
-    strongest = min(len(sizes), STRONGEST)
+    most = _candidates(len(sizes))
     candidates = post(candidate_pairs, fit.learned, fit.counts, sizes=sizes)
     pairs, choice = candidates, 0.0
     # where all are learned nothing is chosen
-    if (most := strongest * (strongest - 1) // 2) > count:
+    if most > count:
         choice = CHOICE
         coarse = post(groups_of_bins, fit.bins, count=COARSE, **grid)
         rows: Private[Any] = Private(BinPairs(COARSE, most), (fit.rows, coarse, candidates))

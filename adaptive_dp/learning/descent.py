@@ -555,6 +555,8 @@ def step_scaling(
     edge = spectral_edge(float(sigma) / square, len(values))
     curvature = smoothness * values
     values = curvature + smoothness * (MOMENTS_RIDGE * edge + (1 - rate) / rate)
+    # single precision: each round reads all of the basis twice, and noise is far above its rounding
+    basis = basis.astype(np.float32)
     return {"values": values, "curvature": curvature, "basis": basis, "damping": damping}
 
 
@@ -614,8 +616,9 @@ def gradient_step(
         state = {**state, "noise": noise_of_round}
         rho = scaling["damping"] * noise_of_round
         # columns of a few scores: of the transposes OpenBLAS takes three quarters of the time
-        along = basis.T @ np.ascontiguousarray(gradient.T) / (values + rho + 1e-300)[:, None]
-        mean = (basis @ along).T.reshape(-1)
+        columns = np.ascontiguousarray(gradient.T, dtype=basis.dtype)
+        along = basis.T @ columns / (values + rho + 1e-300)[:, None]
+        mean = (basis @ along.astype(basis.dtype)).T.reshape(-1)
     u, squares = np.asarray(state["u"]), np.asarray(state["squares"])
     if adam:
         # the first moment, a moving average

@@ -262,18 +262,24 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         alike = largest_mu(noise_epsilon * count * change.rows, less)
         square = (alike * alike - check * check) / count
         begin = change.both * limits.lipschitz / math.sqrt(square) if square > 0 else 0.0
+        begin, digits = begin or limits.lipschitz, 1e-10 if alone else 1e-3
         try:
-            # all models in one budget, by the accountant that certifies them
-            fit = calibrate(
-                models,
-                epsilon=epsilon,
-                delta=delta,
-                accountant=None if alone else [Distribution(), Renyi()],
-                cost="decreasing",
-                start=begin or limits.lipschitz,
-                between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
-                digits=1e-10 if alone else 1e-3,
-            )
+            while True:
+                # all models in one budget, by the accountant that certifies them
+                fit = calibrate(
+                    models,
+                    epsilon=epsilon,
+                    delta=delta,
+                    accountant=None if alone else [Distribution(), Renyi()],
+                    cost="decreasing",
+                    start=begin,
+                    between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
+                    digits=digits,
+                )
+                # at a large delta epsilon may fall by far more than sigma rises
+                if fit.epsilon.upper >= 0.997 * epsilon or digits < 1e-9:
+                    break
+                begin, digits = float(fit.value), digits / 30
         except DomainError:
             # even the largest noise is not enough: the determinants cost too much
             raise DeclarationError(
