@@ -24,16 +24,19 @@ from accountants.numerics import (
     Bounds,
     Complex,
     RoundedUp,
+    bracket,
     ceiling,
     cost,
     down,
     expm1,
+    flooring,
     log1p,
+    multiple,
     remembered,
     rounded_up,
     up,
 )
-from accountants.pair import Pair, Symmetric, right_half
+from accountants.pair import LooseBound, Pair, Symmetric, right_half
 
 _TERMS = np.arange(1.0, 6.0)
 """Terms of a theta function: with g >= pi the next, k = 6, is below e^{-30 pi} of the first."""
@@ -533,6 +536,109 @@ def _sinh_beyond(x: Complex) -> Complex:
         term = term * x * x / (n * (n - 1))
         total = total + term
     return total
+
+
+# -----------------------------------------------------------------------------
+# Groups of pure losses: discrete Laplace noise, too.
+
+
+def pure_group(epsilon: float, size: int, *, attained: bool) -> PrivacyLoss:
+    """Return the loss of ``size`` units of any epsilon-DP mechanism.
+
+    Where a scale or a size is out of range, that of its pure epsilon.
+    """
+    if 1e-290 <= epsilon <= 1e280 and size <= 2**52:
+        return PureGroup(epsilon, size, attained=attained)
+    # k neighbours in a row: the log-ratios add, each at most epsilon
+    return Pure(multiple(epsilon, size))
+
+
+@frozen
+class PureGroup(PrivacyLoss):
+    """A group of k units of any epsilon-DP mechanism, by the pair that dominates it.
+
+    That is discrete Laplace noise of scale ``1 / epsilon`` on an integer that moves by k, which a
+    pure mechanism on a count attains. An event that has the probability a under one law has at
+    most ``F(a) = min(e^eps a, 1 - e^-eps (1 - a))`` under the next; F rises, so that after k units
+    it has at most F k times. Of the noise, ``a = P(x <= t)`` becomes ``P(x <= t + 1) = F(a)``: it
+    attains that at each integer t, and F k times is a polygon whose corners are among those.
+    Randomized response of ``k epsilon`` costs more, and no k - 1 laws lie between its two.
+
+    Parameters
+    ----------
+    epsilon
+        Of one unit, in nats.
+    size
+        k, at least 2.
+    attained
+        Whether each epsilon-DP mechanism is meant, or one that need not lose as much.
+
+    References
+    ----------
+    Dong, Roth and Su 2022, Thm 2.14 (groups); Kairouz, Oh and Viswanath 2015 (one unit).
+    """
+
+    joins_apart: ClassVar[bool] = True
+
+    theorem: ClassVar[str] = "groups of pure DP: Dong, Roth & Su 2022, Thm 2.14"
+
+    epsilon: float
+    size: int
+    attained: bool = True
+
+    @property
+    def attains_group(self) -> bool:
+        """Whether some mechanism loses what `attained_pair` says."""
+        return self.attained
+
+    def _above(self) -> DiscreteLaplace:
+        # noise of a larger scale is this noise and more: less noise bounds from above
+        return DiscreteLaplace(flooring(1 / Fraction(self.epsilon)), self.size)
+
+    def pair(self) -> Pair:
+        """Return the noise's pair, tight where the scale is a float."""
+        tight = self.attained and Fraction(self._above().scale) * Fraction(self.epsilon) == 1
+        return self._above().pair() if tight else LooseBound(self._above().pair())
+
+    def attained_pair(self) -> Pair | None:
+        """Return that of noise that is at least as large: an epsilon-DP mechanism."""
+        more = ceiling(1 / Fraction(self.epsilon))
+        return DiscreteLaplacePair(more, self.size) if self.attained else None
+
+    def pure(self) -> float:
+        """Return ``size * epsilon``."""
+        return multiple(self.epsilon, self.size)
+
+    def rho(self) -> float:
+        """Return the noise's."""
+        return min(self._above().rho(), self.pure())
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the noise's, at most the pure epsilon."""
+        return np.minimum(self._above().renyi(orders), self.pure())
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return the noise's profile."""
+        if epsilon >= self.pure():
+            return Bounds(0.0, 0.0)
+        upper, attained = self._above().profile(epsilon).upper, self.attained_pair()
+        at = np.array([epsilon])
+        return bracket(0.0 if attained is None else float(attained.profile(at)[0][0]), upper)
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """Return that of as many groups."""
+        k = self.size * integer("group size", size)
+        return pure_group(self.epsilon, k, attained=self.attained)
+
+    def replaced(self) -> Pure:
+        """Return what its pure epsilon says of two."""
+        return Pure(self.pure()).replaced()
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by both numbers; of pure losses it dominates those of one unit."""
+        if isinstance(other, PureGroup):
+            return self.epsilon >= other.epsilon and self.size >= other.size
+        return Pure(self.epsilon).dominates(other)
 
 
 # -----------------------------------------------------------------------------
