@@ -36,7 +36,7 @@ from accountants.numerics import (
     rounded_up,
     up,
 )
-from accountants.pair import LooseBound, Pair, Symmetric, right_half
+from accountants.pair import Pair, Symmetric, right_half
 
 _TERMS = np.arange(1.0, 6.0)
 """Terms of a theta function: with g >= pi the next, k = 6, is below e^{-30 pi} of the first."""
@@ -380,7 +380,7 @@ class DiscreteLaplace(PrivacyLoss):
 
     def pair(self) -> DiscreteLaplacePair:
         """Return the noise shifted by the sensitivity, against the noise."""
-        return DiscreteLaplacePair(self.scale, self.sensitivity)
+        return _laplace_pair(self.scale, self.sensitivity)
 
     def pure(self) -> float:
         """Return ``sensitivity / scale``."""
@@ -428,6 +428,11 @@ class DiscreteLaplacePair(Symmetric):
 
     scale: float
     sensitivity: int
+    tight: bool = True
+
+    def is_tight(self) -> bool:
+        """Return ``tight``."""
+        return self.tight
 
     def _losses(self) -> tuple[float, float]:
         """Return s and s d."""
@@ -520,6 +525,33 @@ class DiscreteLaplacePair(Symmetric):
         return value, np.where(moved < 0.5, error, np.inf)
 
 
+_FEW, _LARGEST_FEW = 64, 600.0
+"""Of no more units, and no larger a loss, the losses are a finite pair as well."""
+
+
+def _laplace_pair(scale: float, sensitivity: int, *, tight: bool = True) -> DiscreteLaplacePair:
+    few = sensitivity <= _FEW and sensitivity / scale <= _LARGEST_FEW
+    return (_FewLosses if few else DiscreteLaplacePair)(scale, sensitivity, tight)
+
+
+@frozen
+class _FewLosses(DiscreteLaplacePair):
+    """The same of a small sensitivity, whose losses may be counted."""
+
+    def atoms(self) -> FinitePair:
+        """Return the same pair as its ``sensitivity + 1`` losses."""
+        s, d = 1 / self.scale, self.sensitivity
+        j = np.arange(float(d + 1))
+        # r^j (1 - r) / (1 + r) under Q, and all beyond either end at the ends
+        q = np.exp(-s * j) / (1 + math.exp(-s))
+        q[1:-1] *= -math.expm1(-s)
+        error = (16 + 8 * s * d) * UNIT
+        spacing = self.spacing() if d > 1 else s
+        return FinitePair(
+            (2 * j - d) * s, q[::-1], q, error, self.tight, multiple=spacing, loss_error=4 * UNIT
+        )
+
+
 def _beyond(x: Complex) -> Complex:
     """Return ``e^x - 1 - x`` for |x| <= 1, by its series, within 32 UNIT of ``|x|^2``."""
     total, term = np.zeros_like(x), x
@@ -597,13 +629,14 @@ class PureGroup(PrivacyLoss):
 
     def pair(self) -> Pair:
         """Return the noise's pair, tight where the scale is a float."""
-        tight = self.attained and Fraction(self._above().scale) * Fraction(self.epsilon) == 1
-        return self._above().pair() if tight else LooseBound(self._above().pair())
+        scale = self._above().scale
+        tight = self.attained and Fraction(scale) * Fraction(self.epsilon) == 1
+        return _laplace_pair(scale, self.size, tight=tight)
 
     def attained_pair(self) -> Pair | None:
         """Return that of noise that is at least as large: an epsilon-DP mechanism."""
         more = ceiling(1 / Fraction(self.epsilon))
-        return DiscreteLaplacePair(more, self.size) if self.attained else None
+        return _laplace_pair(more, self.size) if self.attained else None
 
     def pure(self) -> float:
         """Return ``size * epsilon``."""
