@@ -15,8 +15,8 @@ from attrs import evolve, field, frozen
 from accountants import special
 from accountants.errors import DomainError, integer, positive
 from accountants.finite import FinitePair
-from accountants.loss import PrivacyLoss
-from accountants.losses.laplace import closer
+from accountants.loss import PrivacyLoss, _profile, _renyi
+from accountants.losses.laplace import LaplacePair, closer
 from accountants.losses.pure import Pure, ResponsePair
 from accountants.numerics import (
     UNIT,
@@ -378,9 +378,46 @@ class DiscreteLaplace(PrivacyLoss):
                 "count in larger units"
             )
 
-    def pair(self) -> DiscreteLaplacePair:
-        """Return the noise shifted by the sensitivity, against the noise."""
-        return _laplace_pair(self.scale, self.sensitivity)
+    def pair(self) -> Pair:
+        """Return the noise shifted by the sensitivity, against the noise.
+
+        Of a large sensitivity, Laplace noise shifted by little more: the losses are too many to
+        count, and their moments do not decay. What an event of probability a has under the shift
+        by one is ``F(a)`` (`PureGroup`), and Laplace noise that moves by s adds s to
+        ``y(a) = log(2a)`` below a half, ``-log(2 (1 - a))`` above. F does so, too, but for one
+        step, where it crosses the half: there it adds ``-log(4b (1 - b))`` more, b between a half
+        and ``1/(1 + e^-s)``, at most ``2 log cosh(s/2)``. So Delta steps of F lie between Laplace
+        noise that moves by ``s Delta`` and by that much more.
+        """
+        above = self._laplace()
+        return self._exact() if above is None else _LaplaceBound(above)
+
+    def attained_pair(self) -> Pair:
+        """Return that pair, or of a large sensitivity Laplace noise shifted by no more."""
+        below = flooring(Fraction(self.sensitivity) / Fraction(self.scale))
+        return self._exact() if self._laplace() is None else LaplacePair(below)
+
+    def _exact(self) -> DiscreteLaplacePair:
+        few = self.sensitivity <= _FEW and self.sensitivity / self.scale <= _LARGEST_FEW
+        return (_FewLosses if few else DiscreteLaplacePair)(self.scale, self.sensitivity)
+
+    def _laplace(self) -> float | None:
+        """Return the shift of Laplace noise that costs next to no more; None where none does."""
+        s, shift = 1 / self.scale, self.sensitivity / self.scale
+        more = s * min(1.0, up(s, 4) / 4)  # 2 log cosh(s/2) is at most s^2/4, and below s
+        if self.sensitivity <= _FEW or not 1e-300 < more <= _NEAR * shift:
+            return None
+        return up(self.pure() + up(more, 4))
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return that of the noise itself."""
+        return _profile(self._exact(), 0.0, epsilon)
+
+    def renyi(self, orders: Array) -> Array:
+        """Return that of the noise itself."""
+        curve = _renyi(self._exact(), orders)
+        assert curve is not None
+        return curve
 
     def pure(self) -> float:
         """Return ``sensitivity / scale``."""
@@ -525,13 +562,20 @@ class DiscreteLaplacePair(Symmetric):
         return value, np.where(moved < 0.5, error, np.inf)
 
 
-_FEW, _LARGEST_FEW = 64, 600.0
+_FEW, _LARGEST_FEW = 4095, 600.0
 """Of no more units, and no larger a loss, the losses are a finite pair as well."""
 
+_NEAR = 2e-7
+"""Laplace noise that moves by relatively less more stands for discrete noise of more units."""
 
-def _laplace_pair(scale: float, sensitivity: int, *, tight: bool = True) -> DiscreteLaplacePair:
-    few = sensitivity <= _FEW and sensitivity / scale <= _LARGEST_FEW
-    return (_FewLosses if few else DiscreteLaplacePair)(scale, sensitivity, tight)
+
+@frozen
+class _LaplaceBound(LaplacePair):
+    """Laplace noise's pair, as an upper bound."""
+
+    def is_tight(self) -> bool:
+        """Return False."""
+        return False
 
 
 @frozen
@@ -629,14 +673,15 @@ class PureGroup(PrivacyLoss):
 
     def pair(self) -> Pair:
         """Return the noise's pair, tight where the scale is a float."""
-        scale = self._above().scale
-        tight = self.attained and Fraction(scale) * Fraction(self.epsilon) == 1
-        return _laplace_pair(scale, self.size, tight=tight)
+        above = self._above()
+        tight = self.attained and Fraction(above.scale) * Fraction(self.epsilon) == 1
+        pair = above.pair()
+        return evolve(pair, tight=tight) if isinstance(pair, DiscreteLaplacePair) else pair
 
     def attained_pair(self) -> Pair | None:
         """Return that of noise that is at least as large: an epsilon-DP mechanism."""
-        more = ceiling(1 / Fraction(self.epsilon))
-        return _laplace_pair(more, self.size) if self.attained else None
+        less = DiscreteLaplace(ceiling(1 / Fraction(self.epsilon)), self.size)
+        return less.attained_pair() if self.attained else None
 
     def pure(self) -> float:
         """Return ``size * epsilon``."""

@@ -374,10 +374,10 @@ DEFECTS: dict[str, tuple[Term, float, Callable[[], float]]] = {
         0.0,
         lambda: upper(Spend(Laplace(0.5)), 0.0),
     ),
-    "a group of steps as the steps of a group's mean": (
-        Grouped(Repeated(Spend(Pure(0.2)), 10), 3),
+    "a group of pure steps as Laplace noise": (
+        Grouped(Repeated(Spend(Pure(0.4)), 10), 2),
         1e-4,
-        lambda: upper(Repeated(Grouped(Spend(Pure(0.3)), 2), 10), 1e-4),
+        lambda: upper(Repeated(Spend(Laplace(0.8)), 10), 1e-4),
     ),
     "squares of mu not added": (
         Repeated(Spend(Gaussian(mu=0.3)), 2),
