@@ -148,9 +148,10 @@ def _worlds(term: Term, cap: int) -> Worlds:
             return _each(_worlds(part, cap), lambda body: losses.ReplacedSample(body, rate))
         case Subset(part=part, size=size, of=of):
             _touches_alike(term, part)
-            return _each(_worlds(part, cap), lambda body: losses.FixedSize(body, size, of))
+            inner = _by_pure_epsilon(_worlds(part, cap))
+            return _each(inner, lambda body: losses.FixedSize(body, size, of))
         case Allocated(part=part, steps=steps, times=times):
-            return _allocated(_worlds(part, cap), steps, times)
+            return _allocated(_by_pure_epsilon(_worlds(part, cap)), steps, times)
         case Selected(part=part, shape=shape, stopping=stopping):
             inner = _one(_worlds(part, cap))
             if inner.apart:  # within a run: what it releases joins there, or is refused in a group
@@ -238,6 +239,22 @@ def _each(inner: Worlds, change: Callable[[Composite], PrivacyLoss], times: int 
 
     pruned = _prune(World(changed(world.spends), world.labels) for world in inner)
     return Worlds({}, pruned, inner.exact, inner.apart)
+
+
+def _by_pure_epsilon(inner: Worlds) -> Worlds:
+    """Return the worlds with groups of pure losses as their pure epsilon: schemes know that one."""
+    from accountants.losses.discrete import PureGroup  # here: most terms do without
+
+    def known(spends: Multiset) -> Multiset:
+        return totals(
+            (losses.Pure(loss.pure()) if isinstance(loss, PureGroup) else loss, times)
+            for loss, times in spends.items()
+        )
+
+    every = tuple(World(known(world.spends), world.labels) for world in inner.alternatives)
+    common = known(inner.common)
+    same = common == inner.common and every == inner.alternatives
+    return inner if same else Worlds(common, every, False, inner.apart)
 
 
 def _touches_alike(term: Term, part: Term) -> None:

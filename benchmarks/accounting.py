@@ -2,6 +2,7 @@
 
     python benchmarks/accounting.py                 every case
     python benchmarks/accounting.py a1 b --plot a.png
+    python benchmarks/accounting.py --sweep 40      how wide and how slow, over all schemes
 
 Peers are whatever is installed of ``pip install 'adaptive-dp[peers]'``; one that is missing, fails
 or takes longer than ``--limit`` seconds has a row that says so. Seconds are of one query in this
@@ -643,6 +644,226 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
 }
 
 
+# --- the sweep: random questions over all schemes, and every answer that is wide or slow
+
+
+def _log(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(10 ** rng.uniform(math.log10(low), math.log10(high)))
+
+
+def _steps(rng: np.random.Generator, most: float = 1e8) -> int:
+    return round(_log(rng, 1, most))
+
+
+def _gaussian(rng: np.random.Generator) -> own.Term:
+    return own.Spend(own.Gaussian(1 / _log(rng, 0.2, 50)))
+
+
+def _noises(rng: np.random.Generator) -> own.Term:
+    kind = int(rng.integers(5))
+    eps, times = _log(rng, 1e-4, 5), _steps(rng)
+    loss: own.PrivacyLoss = (
+        own.Laplace(eps),
+        own.Pure(eps),
+        own.RandomizedResponse(eps, 3),
+        own.DiscreteLaplace(d / eps if (d := _steps(rng, 1e6)) else 1.0, max(1, d)),
+        own.DiscreteGaussian(_log(rng, 0.3, 1e4)),
+    )[kind]
+    return own.Repeated(own.Spend(loss), times)
+
+
+def _finite_pair(rng: np.random.Generator) -> own.Term:
+    atoms = round(_log(rng, 2, 1e4))
+    p = rng.dirichlet(np.ones(atoms))
+    q = p * np.exp(rng.normal(0, _log(rng, 1e-3, 1), atoms))
+    loss = own.PrivacyLoss.from_probabilities(p.tolist(), (q / q.sum()).tolist())
+    return own.Repeated(own.Spend(loss), _steps(rng, 1e6))
+
+
+def _decades(rng: np.random.Generator) -> own.Term:
+    kinds = (own.Laplace, own.Pure, own.Gaussian)
+    sizes = rng.uniform(-12, 0.3, 6)
+    return own.Sequential(
+        [
+            own.Repeated(
+                own.Spend(kinds[int(rng.integers(3))](float(10**x))),
+                round(10 ** min(8, -x + 0.3)) or 1,
+            )
+            for x in sizes
+        ]
+    )
+
+
+def _unlike(rng: np.random.Generator) -> own.Term:
+    noise, rate = _log(rng, 0.2, 20), _log(rng, 1e-5, 0.1)
+    count = round(_log(rng, 5, 200))
+    return own.Sequential(
+        [
+            own.Sampled(
+                own.Spend(own.Gaussian(1 / (noise * rng.uniform(1, 2)))), rate * rng.uniform(1, 2)
+            )
+            for _ in range(count)
+        ]
+    )
+
+
+def _grouped(rng: np.random.Generator) -> own.Term:
+    kind, size = int(rng.integers(3)), round(_log(rng, 2, 100))
+    if kind == 0:
+        return own.Grouped(own.Repeated(own.Spend(own.Pure(_log(rng, 1e-4, 2))), _steps(rng)), size)
+    if kind == 1:
+        return own.Grouped(own.Spend(own.BoundedRange(_log(rng, 1e-3, 5))), size)
+    one = own.Sampled(_gaussian(rng), _log(rng, 1e-4, 0.5))
+    return own.Grouped(own.Repeated(one, _steps(rng, 1e5)), min(size, 5))
+
+
+def _subset(rng: np.random.Generator) -> own.Term:
+    of = _steps(rng, 1e8) + 1
+    size = max(1, round(of * _log(rng, 1e-8, 1)))
+    return own.Repeated(own.Subset(_gaussian(rng), size, of), _steps(rng))
+
+
+def _shuffled(rng: np.random.Generator) -> own.Term:
+    local = own.RandomizedResponse(_log(rng, 0.05, 6), int(rng.choice([2, 2, 3, 8])))
+    return own.Repeated(
+        own.Spend(own.Shuffled(local, reports=_steps(rng) + 1)), int(rng.choice([1, 1, 3]))
+    )
+
+
+def _sampled_pure(rng: np.random.Generator) -> own.Term:
+    kind = (own.Laplace, own.Pure)[int(rng.integers(2))]
+    one = own.Sampled(own.Spend(kind(_log(rng, 0.01, 5))), _log(rng, 1e-8, 1))
+    return own.Repeated(one, _steps(rng))
+
+
+SWEPT: dict[str, Callable[[np.random.Generator], own.Term]] = {
+    "noises, many times": _noises,
+    "Poisson, Gaussian": lambda rng: own.Repeated(
+        own.Sampled(_gaussian(rng), _log(rng, 1e-8, 1)), _steps(rng)
+    ),
+    "Poisson, Laplace or pure": _sampled_pure,
+    "Poisson, replaced": lambda rng: own.Repeated(
+        own.ReplacedSample(_gaussian(rng), _log(rng, 1e-8, 1)), _steps(rng)
+    ),
+    "fixed size": _subset,
+    "allocation": lambda rng: own.Repeated(
+        own.Allocated(_gaussian(rng), _steps(rng, 1e4) + 1), _steps(rng, 100)
+    ),
+    "many unlike samples": _unlike,
+    "shuffled answers": _shuffled,
+    "pairs of 2 to 10^4 atoms": _finite_pair,
+    "twelve decades": _decades,
+    "groups": _grouped,
+}
+
+
+def _delta(rng: np.random.Generator) -> float:
+    """Return a delta: one in three below 1e-12."""
+    return _log(rng, 1e-300, 1e-12) if rng.random() < 1 / 3 else _log(rng, 1e-12, 0.9)
+
+
+def _asked(term: own.Term, delta: float) -> Iterator[tuple[str, Callable[[], Bounds]]]:
+    """Yield questions about a term, and how to ask them; the first decides whether it counts."""
+    accountant = own.Distribution()
+
+    def bounds(**at: float) -> Bounds:
+        found = own.measure(term, accountant, **at).bounds  # type: ignore[arg-type]
+        assert found is not None
+        return found
+
+    def tradeoff() -> Bounds:
+        low, high = own.Guarantee(term).tradeoff(np.array([0.05]))
+        return Bounds(float(low[0]), float(high[0]))
+
+    first = bounds(delta=delta).upper
+    yield "epsilon", lambda: bounds(delta=delta)
+    # next to where delta is what was asked, at a number that one writes
+    at = float(f"{first:.2g}")
+    yield "delta", lambda: bounds(epsilon=at)
+    yield "advantage", lambda: own.Guarantee(term).advantage()
+    yield "trade-off", tradeoff
+
+
+def swept(count: int, limit: float, names: list[str]) -> None:
+    """Print for each class how wide and slow its answers are, and all that are wide or slow.
+
+    Of each class ``count`` terms whose epsilon is in [.001, 100] are asked; seconds are of
+    processor time. Caches are cold for epsilon, warm for what follows.
+    """
+    heads = f"{'asked':>6}{'median':>10}{'widest':>10}{'median s':>10}{'most s':>9}"
+    print(f"\n{'class, question':42}{heads}{'> 1e-6':>8}{'> 1 s':>7}")
+    exceptions: list[str] = []
+    for name, make in SWEPT.items():
+        if names and not any(part in name for part in names):
+            continue
+        rng = np.random.default_rng(22)
+        answers: dict[str, list[tuple[float, float]]] = {}
+        done = tried = 0
+        while done < count and tried < 40 * count:
+            tried += 1
+            term, delta = make(rng), _delta(rng)
+            for question, width, seconds, note in _answers(term, delta, limit):
+                answers.setdefault(question, []).append((width, seconds))
+                done += question == "epsilon"
+                if not width <= 1e-6 or seconds > 1 or note:
+                    exceptions.append(
+                        f"{name}, {question}: {width:.1e} wide, {seconds:.2f} s{note}; "
+                        f"delta {delta:.2g}; {term!r}"[:400]
+                    )
+        for question, found in answers.items():
+            widths, seconds_of = (np.array(each) for each in zip(*found, strict=True))
+            print(
+                f"{name + ', ' + question:42}{len(found):>6}{np.median(widths):>10.1e}"
+                f"{widths.max():>10.1e}{np.median(seconds_of):>10.3f}{seconds_of.max():>9.2f}"
+                f"{int((~(widths <= 1e-6)).sum()):>8}{int((seconds_of > 1).sum()):>7}",
+                flush=True,
+            )
+    print(f"\n{len(exceptions)} answers are wider than 1e-6 or take more than a second:")
+    print(*exceptions, sep="\n")
+
+
+def _answers(term: own.Term, delta: float, limit: float) -> Iterator[tuple[str, float, float, str]]:
+    """Yield each question's relative width and seconds; nothing where epsilon is out of range."""
+    start = time.process_time()
+    try:
+        with limited(limit):
+            questions = list(itertools.islice(_asked(term, delta), 1))
+    except _TooLong:
+        yield "epsilon", math.inf, time.process_time() - start, ", stopped"
+        return
+    except own.InapplicableError as refusal:
+        yield "epsilon", math.inf, time.process_time() - start, f", {refusal}"[:80]
+        return
+    seconds = time.process_time() - start
+    del questions
+    for question, ask in _asked(term, delta):
+        start = time.process_time()
+        try:
+            with limited(limit):
+                bounds = ask()
+        except _TooLong:
+            yield question, math.inf, time.process_time() - start, ", stopped"
+            continue
+        taken = seconds if question == "epsilon" else time.process_time() - start
+        if question == "epsilon" and not 1e-3 <= bounds.upper <= 100:
+            return
+        if question == "delta" and not 1e-300 <= bounds.upper <= 0.9:
+            continue
+        width = (bounds.upper - bounds.lower) / bounds.upper if bounds.upper else 0.0
+        yield question, width, taken, _flaw(term, delta, question, bounds)
+
+
+def _flaw(term: own.Term, delta: float, question: str, bounds: Bounds) -> str:
+    """Return what is wrong with a bracket, if anything: above the sum of the parts, say."""
+    if question != "epsilon":
+        return "" if bounds.upper <= 1 else ", above 1"
+    with contextlib.suppress(own.InapplicableError):
+        basic = own.measure(term, own.Basic(), delta=delta).bounds
+        if basic is not None and bounds.upper > basic.upper * (1 + 1e-9):
+            return f", above the sum of the parts, {basic.upper:.6g}"
+    return ""
+
+
 # --- running
 
 
@@ -792,12 +1013,21 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=6, help="queries for each row")
     parser.add_argument("--only", default="", help="rows whose name holds this text")
     parser.add_argument("--plot", metavar="FILE", help="draw time against gap")
+    parser.add_argument(
+        "--sweep",
+        type=int,
+        metavar="N",
+        help="ask N random terms of each class (or of those named)",
+    )
     given = parser.parse_args()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
     print(
         f"Python {platform.python_version()}, NumPy {np.__version__}, {os.cpu_count()} cores, load "
         f"{load:.1f}, BLAS threads {os.environ['OMP_NUM_THREADS']}; medians of {given.repeats - 1}"
     )
+    if given.sweep:
+        swept(given.sweep, given.limit, given.cases)
+        return
     every: list[tuple[Case, Row]] = []
     for group, cases in CASES.items():
         wanted = [x for x in given.cases if x.startswith(group)]

@@ -324,8 +324,11 @@ def _shift(value: int) -> int:
 
 def _discrete_laplace(node: Node) -> Known:
     shift = _shift(node["sensitivity"])
-    pair = discrete_laplace(node["scale"], shift)
-    s = 1 / exact(node["scale"])
+    return _of_discrete_laplace(1 / rational(node["scale"]), shift)
+
+
+def _of_discrete_laplace(rate: fmpq, shift: int) -> Known:
+    pair, s = discrete_laplace(rate, shift), arb(rate)
     rho = s * shift - s / s.sinh() * (1 - (-s * shift).exp())
     return Known(pair=pair, attained=True, pure=s * shift, rho=rho, renyi=pair_curve(pair))
 
@@ -1238,7 +1241,7 @@ def _group(node: Node) -> Known:
         case "Laplace":
             return _of_laplace(rational(loss["epsilon"]) * k)
         case "Pure" | "LaplaceNoisyMax" | "ExponentialNoisyMax" | "PermuteAndFlip":
-            return _of_pure(Fraction(loss["epsilon"]) * k, attained=False)
+            return _pure_group(loss, k)
         case "Approximate":
             eps, delta = exact(loss["epsilon"]), exact(loss["delta"])
             factor = k if eps.is_zero() else (k * eps).expm1() / eps.expm1()
@@ -1281,6 +1284,21 @@ def _group(node: Node) -> Known:
                 points.append(((k * eps).exp(), (exact(d) * factor).min(ONE)))
             return _hull(points)
     raise NotCovered(f"a group of units of {loss.kind}")
+
+
+def _pure_group(loss: Node, k: int) -> Known:
+    """Return what a chain of k + 1 laws loses from end to end, each within epsilon of the next.
+
+    Of an event with the probability a under one law let ``F(a)`` be the most that it has under the
+    next: ``min(e^eps a, 1 - e^-eps (1 - a))``, which rises, so that k steps are at most F k times.
+    Of noise of masses ``e^{-eps |x|}`` on the integers, the event ``x <= t`` has just that when t
+    moves by one; F k times is a polygon, whose corners those are.
+    """
+    epsilon = Fraction(loss["epsilon"])
+    if not epsilon or k > LARGEST_SHIFT:
+        return _of_pure(epsilon * k, attained=False)
+    noise = _of_discrete_laplace(rational(epsilon), k)
+    return evolve(noise, attained=loss.kind == "Pure")
 
 
 def _group_bound(node: Node) -> Known:

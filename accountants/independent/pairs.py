@@ -187,12 +187,11 @@ def response_at(eps: arb) -> Finite:
     return on_lattice(eps, {1: grown / (1 + grown), -1: 1 / (1 + grown)})
 
 
-def discrete_laplace(scale: float, shift: int) -> Finite:
-    """Return noise of masses ``e^{-|x|/scale}`` on the integers, moved by ``shift``.
+def discrete_laplace(s: fmpq, shift: int) -> Finite:
+    """Return noise of masses ``e^{-s |x|}`` on the integers, moved by ``shift``.
 
-    The loss at x is ``(|x| - |x - shift|) / scale``: only the ends hold more than one x.
+    The loss at x is ``s (|x| - |x - shift|)``: only the ends hold more than one x.
     """
-    s = fmpq(1) / rational(scale)
     r = (-arb(s)).exp()
     head = (1 - r) / (1 + r)
     masses = {-shift: r**shift / (1 + r), shift: 1 / (1 + r)}

@@ -15,8 +15,8 @@ from attrs import evolve, field, frozen
 from accountants import special
 from accountants.errors import DomainError, integer, positive
 from accountants.finite import FinitePair
-from accountants.loss import PrivacyLoss
-from accountants.losses.laplace import closer
+from accountants.loss import PrivacyLoss, _profile, _renyi
+from accountants.losses.laplace import LaplacePair, closer
 from accountants.losses.pure import Pure, ResponsePair
 from accountants.numerics import (
     UNIT,
@@ -24,11 +24,14 @@ from accountants.numerics import (
     Bounds,
     Complex,
     RoundedUp,
+    bracket,
     ceiling,
     cost,
     down,
     expm1,
+    flooring,
     log1p,
+    multiple,
     remembered,
     rounded_up,
     up,
@@ -375,9 +378,46 @@ class DiscreteLaplace(PrivacyLoss):
                 "count in larger units"
             )
 
-    def pair(self) -> DiscreteLaplacePair:
-        """Return the noise shifted by the sensitivity, against the noise."""
-        return DiscreteLaplacePair(self.scale, self.sensitivity)
+    def pair(self) -> Pair:
+        """Return the noise shifted by the sensitivity, against the noise.
+
+        Of a large sensitivity, Laplace noise shifted by little more: the losses are too many to
+        count, and their moments do not decay. What an event of probability a has under the shift
+        by one is ``F(a)`` (`PureGroup`), and Laplace noise that moves by s adds s to
+        ``y(a) = log(2a)`` below a half, ``-log(2 (1 - a))`` above. F does so, too, but for one
+        step, where it crosses the half: there it adds ``-log(4b (1 - b))`` more, b between a half
+        and ``1/(1 + e^-s)``, at most ``2 log cosh(s/2)``. So Delta steps of F lie between Laplace
+        noise that moves by ``s Delta`` and by that much more.
+        """
+        above = self._laplace()
+        return self._exact() if above is None else _LaplaceBound(above)
+
+    def attained_pair(self) -> Pair:
+        """Return that pair, or of a large sensitivity Laplace noise shifted by no more."""
+        below = flooring(Fraction(self.sensitivity) / Fraction(self.scale))
+        return self._exact() if self._laplace() is None else LaplacePair(below)
+
+    def _exact(self) -> DiscreteLaplacePair:
+        few = self.sensitivity <= _FEW and self.sensitivity / self.scale <= _LARGEST_FEW
+        return (_FewLosses if few else DiscreteLaplacePair)(self.scale, self.sensitivity)
+
+    def _laplace(self) -> float | None:
+        """Return the shift of Laplace noise that costs next to no more; None where none does."""
+        s, shift = 1 / self.scale, self.sensitivity / self.scale
+        more = s * min(1.0, up(s, 4) / 4)  # 2 log cosh(s/2) is at most s^2/4, and below s
+        if self.sensitivity <= _FEW or not 1e-300 < more <= _NEAR * shift:
+            return None
+        return up(self.pure() + up(more, 4))
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return that of the noise itself."""
+        return _profile(self._exact(), 0.0, epsilon)
+
+    def renyi(self, orders: Array) -> Array:
+        """Return that of the noise itself."""
+        curve = _renyi(self._exact(), orders)
+        assert curve is not None
+        return curve
 
     def pure(self) -> float:
         """Return ``sensitivity / scale``."""
@@ -425,6 +465,11 @@ class DiscreteLaplacePair(Symmetric):
 
     scale: float
     sensitivity: int
+    tight: bool = True
+
+    def is_tight(self) -> bool:
+        """Return ``tight``."""
+        return self.tight
 
     def _losses(self) -> tuple[float, float]:
         """Return s and s d."""
@@ -517,6 +562,40 @@ class DiscreteLaplacePair(Symmetric):
         return value, np.where(moved < 0.5, error, np.inf)
 
 
+_FEW, _LARGEST_FEW = 4095, 600.0
+"""Of no more units, and no larger a loss, the losses are a finite pair as well."""
+
+_NEAR = 2e-7
+"""Laplace noise that moves by relatively less more stands for discrete noise of more units."""
+
+
+@frozen
+class _LaplaceBound(LaplacePair):
+    """Laplace noise's pair, as an upper bound."""
+
+    def is_tight(self) -> bool:
+        """Return False."""
+        return False
+
+
+@frozen
+class _FewLosses(DiscreteLaplacePair):
+    """The same of a small sensitivity, whose losses may be counted."""
+
+    def atoms(self) -> FinitePair:
+        """Return the same pair as its ``sensitivity + 1`` losses."""
+        s, d = 1 / self.scale, self.sensitivity
+        j = np.arange(float(d + 1))
+        # r^j (1 - r) / (1 + r) under Q, and all beyond either end at the ends
+        q = np.exp(-s * j) / (1 + math.exp(-s))
+        q[1:-1] *= -math.expm1(-s)
+        error = (16 + 8 * s * d) * UNIT
+        spacing = self.spacing() if d > 1 else s
+        return FinitePair(
+            (2 * j - d) * s, q[::-1], q, error, self.tight, multiple=spacing, loss_error=4 * UNIT
+        )
+
+
 def _beyond(x: Complex) -> Complex:
     """Return ``e^x - 1 - x`` for |x| <= 1, by its series, within 32 UNIT of ``|x|^2``."""
     total, term = np.zeros_like(x), x
@@ -533,6 +612,111 @@ def _sinh_beyond(x: Complex) -> Complex:
         term = term * x * x / (n * (n - 1))
         total = total + term
     return total
+
+
+# -----------------------------------------------------------------------------
+# Groups of pure losses: discrete Laplace noise, too.
+
+
+def pure_group(epsilon: float, size: int, *, attained: bool) -> PrivacyLoss:
+    """Return the loss of ``size`` units of any epsilon-DP mechanism.
+
+    Where a scale or a size is out of range, that of its pure epsilon.
+    """
+    if 1e-290 <= epsilon <= 1e280 and size <= 2**52:
+        return PureGroup(epsilon, size, attained=attained)
+    # k neighbours in a row: the log-ratios add, each at most epsilon
+    return Pure(multiple(epsilon, size))
+
+
+@frozen
+class PureGroup(PrivacyLoss):
+    """A group of k units of any epsilon-DP mechanism, by the pair that dominates it.
+
+    That is discrete Laplace noise of scale ``1 / epsilon`` on an integer that moves by k, which a
+    pure mechanism on a count attains. An event that has the probability a under one law has at
+    most ``F(a) = min(e^eps a, 1 - e^-eps (1 - a))`` under the next; F rises, so that after k units
+    it has at most F k times. Of the noise, ``a = P(x <= t)`` becomes ``P(x <= t + 1) = F(a)``: it
+    attains that at each integer t, and F k times is a polygon whose corners are among those.
+    Randomized response of ``k epsilon`` costs more, and no k - 1 laws lie between its two.
+
+    Parameters
+    ----------
+    epsilon
+        Of one unit, in nats.
+    size
+        k, at least 2.
+    attained
+        Whether each epsilon-DP mechanism is meant, or one that need not lose as much.
+
+    References
+    ----------
+    Dong, Roth and Su 2022, Thm 2.14 (groups); Kairouz, Oh and Viswanath 2015 (one unit).
+    """
+
+    joins_apart: ClassVar[bool] = True
+
+    theorem: ClassVar[str] = "groups of pure DP: Dong, Roth & Su 2022, Thm 2.14"
+
+    epsilon: float
+    size: int
+    attained: bool = True
+
+    @property
+    def attains_group(self) -> bool:
+        """Whether some mechanism loses what `attained_pair` says."""
+        return self.attained
+
+    def _above(self) -> DiscreteLaplace:
+        # noise of a larger scale is this noise and more: less noise bounds from above
+        return DiscreteLaplace(flooring(1 / Fraction(self.epsilon)), self.size)
+
+    def pair(self) -> Pair:
+        """Return the noise's pair, tight where the scale is a float."""
+        above = self._above()
+        tight = self.attained and Fraction(above.scale) * Fraction(self.epsilon) == 1
+        pair = above.pair()
+        return evolve(pair, tight=tight) if isinstance(pair, DiscreteLaplacePair) else pair
+
+    def attained_pair(self) -> Pair | None:
+        """Return that of noise that is at least as large: an epsilon-DP mechanism."""
+        less = DiscreteLaplace(ceiling(1 / Fraction(self.epsilon)), self.size)
+        return less.attained_pair() if self.attained else None
+
+    def pure(self) -> float:
+        """Return ``size * epsilon``."""
+        return multiple(self.epsilon, self.size)
+
+    def rho(self) -> float:
+        """Return the noise's."""
+        return min(self._above().rho(), self.pure())
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the noise's, at most the pure epsilon."""
+        return np.minimum(self._above().renyi(orders), self.pure())
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return the noise's profile."""
+        if epsilon >= self.pure():
+            return Bounds(0.0, 0.0)
+        upper, attained = self._above().profile(epsilon).upper, self.attained_pair()
+        at = np.array([epsilon])
+        return bracket(0.0 if attained is None else float(attained.profile(at)[0][0]), upper)
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """Return that of as many groups."""
+        k = self.size * integer("group size", size)
+        return pure_group(self.epsilon, k, attained=self.attained)
+
+    def replaced(self) -> Pure:
+        """Return what its pure epsilon says of two."""
+        return Pure(self.pure()).replaced()
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by both numbers; of pure losses it dominates those of one unit."""
+        if isinstance(other, PureGroup):
+            return self.epsilon >= other.epsilon and self.size >= other.size
+        return Pure(self.epsilon).dominates(other)
 
 
 # -----------------------------------------------------------------------------

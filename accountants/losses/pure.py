@@ -116,11 +116,23 @@ class Pure(_Response):
         wrong = 3 * UNIT * self.epsilon if isinstance(self.epsilon, RoundedUp) else 0.0
         return Bounds(max(0.0, down(exact, 8) - wrong), min(1.0, up(exact, 8) + wrong))
 
-    def grouped(self, size: int) -> Pure:
-        """Return ``Pure(size * epsilon)`` (Dwork and Roth 2014, Thm 2.2)."""
-        # k neighbours in a row: the log-ratios add, each at most epsilon
+    def grouped(self, size: int) -> PrivacyLoss:
+        """Return what ``size`` units lose at most: below ``size * epsilon``, the pure epsilon.
+
+        References
+        ----------
+        Dong, Roth and Su 2022, Thm 2.14; Dwork and Roth 2014, Thm 2.2 (the pure epsilon).
+        """
         k = integer("group size", size)
-        return Pure(multiple(self.epsilon, k))
+        if k == 1:
+            return self
+        from accountants.losses.discrete import pure_group  # its pairs stand on these
+
+        return pure_group(self.epsilon, k, attained=self.is_response_pair)
+
+    def replaced(self) -> Pure:
+        """Return ``Pure(2 epsilon)``: samples have their theorems for that."""
+        return Pure(multiple(self.epsilon, 2))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by epsilon; a pure loss also dominates the Laplace loss of its epsilon."""

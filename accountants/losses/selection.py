@@ -109,6 +109,8 @@ class BoundedRange(PrivacyLoss):
 
     joins_apart: ClassVar[bool] = True
 
+    grouped_is_tight: ClassVar[bool] = True
+
     theorem: ClassVar[str] = (
         "bounded range: Durfee & Rogers 2019; Dong, Durfee & Rogers 2020; Cesar & Rogers 2021"
     )
@@ -179,7 +181,10 @@ class BoundedRange(PrivacyLoss):
         return Bounds(max(0.0, down(exact, 16)), min(1.0, up(exact, 16)))
 
     def grouped(self, size: int) -> BoundedRange:
-        """Return ``BoundedRange(size * epsilon)``: the ranges of a chain of ratios add."""
+        """Return ``BoundedRange(size * epsilon)``: the ranges of a chain of ratios add.
+
+        Attained: of two candidates whose scores move apart, each unit moves the logit by epsilon.
+        """
         k = integer("group size", size)
         return BoundedRange(multiple(self.epsilon, k))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import accountants_truth as truth
 import mpmath as mp
 import numpy as np
@@ -10,8 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from scipy.optimize import linprog
 
-from accountants import testing
+from accountants import (
+    Allocated,
+    Composite,
+    Distribution,
+    Grouped,
+    LaplaceNoisyMax,
+    Parallel,
+    Repeated,
+    ReplacedSample,
+    Spend,
+    Subset,
+    measure,
+    testing,
+    worlds,
+)
 from accountants.errors import DomainError
 from accountants.losses.discrete import DiscreteLaplace, DiscreteLaplacePair
 from accountants.losses.pure import Pure
@@ -186,3 +203,121 @@ def test_laws(scale: float, shift: int, size: int, at: float) -> None:
     orders = np.array([1.01, 2.0, 30.0])
     assert np.all(loss.renyi(orders) <= orders * loss.rho() * (1 + 1e-9))
     assert loss.profile(at).upper <= Pure(loss.pure()).profile(at).upper + 1e-12
+
+
+def composed_masses(scale: float, shift: int, times: int) -> np.ndarray:
+    """Return the masses under P of ``times`` payments, from the least loss up, by convolution."""
+    one = np.array([float(p) for _, p, _ in law(scale, shift)])
+    total = np.ones(1)
+    for _ in range(times):
+        total = np.convolve(total, one)  # of positive numbers: rounding adds up, nothing cancels
+    return total
+
+
+@pytest.mark.parametrize(("scale", "shift", "times"), [(35.1, 10, 1000), (9.0, 70, 3)])
+def test_many_steps_of_few_losses_are_counted(scale: float, shift: int, times: int) -> None:
+    """The bracket of the first was 4% wide: moments of losses on a lattice do not decay."""
+    masses, s = composed_masses(scale, shift, times), 1 / scale
+    losses = (2 * np.arange(len(masses)) - shift * times) * s
+    steps = Repeated(Spend(DiscreteLaplace(scale, shift)), times)
+    for at in (float(losses[-1]) * 0.2, 3 * s):  # the second is itself a loss, or next to one
+        true = float(masses @ np.maximum(0.0, -np.expm1(np.minimum(0.0, at - losses))))
+        bounds = measure(steps, Distribution(), epsilon=at).bounds
+        assert bounds is not None
+        assert bounds.lower * (1 - 1e-9) <= true <= bounds.upper * (1 + 1e-9)
+        assert bounds.upper <= bounds.lower * (1 + 1e-7)
+
+
+@examples(30, nightly=1000)
+@given(st.integers(4096, 10**7), st.floats(1e-3, 60.0), st.floats(1e-12, 1.0))
+def test_of_a_large_sensitivity_it_lies_between_two_laplace_noises(
+    shift: int, epsilon: float, share: float
+) -> None:
+    """Thresholds of the noise itself, at 60 digits: its trade-off function's corners."""
+    loss = DiscreteLaplace(shift / epsilon, shift)
+    above, below = loss.pair(), loss.attained_pair()
+    if above.is_tight():  # of an epsilon too large for that many units
+        return
+    with mp.workdps(60):
+        s = 1 / truth.real(loss.scale)
+
+        r = mp.exp(-s)
+        at = -max(1, int(share * shift))  # P(x <= at), and after the shift
+        before, after = r**-at / (1 + r), 1 - r ** (at + shift + 1) / (1 + r)
+        # where Laplace noise has those probabilities: below a half, and above
+        moved = -mp.log(2 * (1 - after)) - mp.log(2 * before)
+        assert mp.mpf(below.top()) <= moved <= mp.mpf(above.top())
+    assert above.top() - below.top() <= 3e-7 * below.top()
+
+
+def most_of_a_group(epsilon: float, size: int, at: float) -> float:
+    """Return the largest delta at the ends of a chain of laws, each within epsilon of the next.
+
+    Over all laws of two outcomes, as a linear program: any event and its complement are two.
+    """
+    count = size + 1
+    ratio = np.eye(count, k=1) * -np.exp(epsilon) + np.eye(count)
+    steps = np.vstack([ratio[:-1], ratio[:, ::-1][::-1][1:]])  # up the chain, and down
+    # P_i <= e^eps P_j, and the same of the complements: 1 - P_i <= e^eps (1 - P_j)
+    above = np.vstack([steps, -steps])
+    limits = np.append(np.zeros(2 * size), np.full(2 * size, np.expm1(epsilon)))
+    gain = np.zeros(count)
+    gain[0], gain[-1] = -1.0, np.exp(at)
+    return float(-linprog(gain, A_ub=above, b_ub=limits, bounds=(0, 1)).fun)
+
+
+@pytest.mark.parametrize(("epsilon", "size"), [(0.1, 3), (0.5, 2), (0.7, 5), (2.0, 4)])
+def test_a_group_of_a_pure_loss_is_what_the_worst_chain_of_laws_attains(
+    epsilon: float, size: int
+) -> None:
+    [world] = worlds(Grouped(Spend(Pure(epsilon)), size))
+    [loss] = world.spends
+    for share in (0.0, 0.2, 0.55, 0.9):
+        at = share * size * epsilon
+        most = most_of_a_group(epsilon, size, at)
+        bounds = loss.profile(at)
+        assert bounds.lower - 1e-9 <= most <= bounds.upper + 1e-9
+        assert bounds.upper <= bounds.lower * (1 + 1e-9)
+        if at:
+            assert most < Pure(size * epsilon).profile(at).lower  # which no group attains
+    assert Fraction(loss.pure()) == size * Fraction(epsilon)
+    assert loss.grouped(3) == Pure(epsilon).grouped(3 * size)
+    assert not loss.dominates(Pure(size * epsilon))
+    assert loss.dominates(Pure(epsilon))
+    testing.check(loss)
+
+
+def test_groups_of_pure_losses_in_terms() -> None:
+    """Ten steps of a group of three: the noise's masses, convolved; of a bound the lower end is 0.
+
+    Inside samples of a fixed size and allocations the pure epsilon alone is used.
+    """
+    steps = Grouped(Repeated(Spend(Pure(0.1)), 10), 3)
+    masses = composed_masses(10.0, 3, 10)
+    losses = np.arange(-30, 31, 2) / 10
+    true = float(masses @ np.maximum(0.0, -np.expm1(1 - losses)))
+    found = measure(steps, Distribution(), epsilon=1.0).bounds
+    assert found is not None
+    assert found.lower <= true * (1 + 1e-12)
+    assert true * (1 - 1e-12) <= found.upper <= found.lower * (1 + 1e-9)
+    noisy = measure(Grouped(Spend(LaplaceNoisyMax(0.3)), 2), Distribution(), delta=0.01).bounds
+    pure = measure(Grouped(Spend(Pure(0.3)), 2), Distribution(), delta=0.01).bounds
+    assert noisy is not None
+    assert pure is not None
+    assert (noisy.lower, noisy.upper) == (0.0, pure.upper)
+    assert pure.upper - pure.lower < 1e-9
+    # two parts: a member in either costs what both in the larger one cost
+    parts = Grouped(Parallel([Spend(Pure(0.3)), Spend(Pure(0.2))]), 2)
+    assert measure(parts, Distribution(), delta=0.01).bounds == pure
+    group = Grouped(Spend(Pure(0.25)), 2)
+    for scheme in (lambda part: Allocated(part, 5), lambda part: Subset(part, 3, 9)):
+        inside, plain = (
+            measure(scheme(part), Distribution(), delta=0.01).bounds
+            for part in (group, Spend(Pure(0.5)))
+        )
+        assert inside is not None
+        assert plain is not None
+        assert (inside.lower, inside.upper) == (0.0, plain.upper)
+    replaced = Composite({Pure(0.25): 1}).replaced()
+    assert replaced == Composite({Pure(0.5): 1})
+    assert worlds(ReplacedSample(group, 0.1)).exact

@@ -374,6 +374,11 @@ DEFECTS: dict[str, tuple[Term, float, Callable[[], float]]] = {
         0.0,
         lambda: upper(Spend(Laplace(0.5)), 0.0),
     ),
+    "a group of pure steps as Laplace noise": (
+        Grouped(Repeated(Spend(Pure(0.4)), 10), 2),
+        1e-4,
+        lambda: upper(Repeated(Spend(Laplace(0.8)), 10), 1e-4),
+    ),
     "squares of mu not added": (
         Repeated(Spend(Gaussian(mu=0.3)), 2),
         1e-6,
@@ -624,7 +629,7 @@ def _enumerated(pair: pairs.Finite, times: int, epsilon: float) -> float:
     [
         (pairs.response(0.3), 6),
         (pairs.response(0.7, 5), 5),
-        (pairs.discrete_laplace(2.0, 3), 4),
+        (pairs.discrete_laplace(fmpq(1, 2), 3), 4),
         (pairs.sampled(pairs.response(1.0), Fraction(1, 4)), 6),
         (pairs.sampled(pairs.response(1.0, 4), Fraction(1, 4)), 5),
         (pairs.sampled(pairs.response(1.0), Fraction(1, 4)).reverse(), 6),
