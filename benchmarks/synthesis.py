@@ -74,17 +74,20 @@ def main() -> None:
     if options.rand:
         sets["RAND"] = rand(options.rand)
     sets["wide"] = wide()
+    sets = {name: sets[name] for name in options.sets or sets}
     for name, (codes, sizes) in sets.items():
         if options.export:
             tables = np.array(workload(sizes))
             np.savez(options.export / f"{name}.npz", codes=codes, sizes=sizes, tables=tables)
             continue
-        for epsilon in EPSILONS:
+        for epsilon in options.epsilons:
             show(name, "aim", epsilon, codes, sizes, options)
+        if options.only_aim:
+            continue
         for method in ("independent", "mst", "mwem"):
             show(name, method, 1.0, codes, sizes, options)
         if name == "Adult":
-            for epsilon in EPSILONS:
+            for epsilon in options.epsilons:
                 found = [accuracy(codes, sizes, epsilon, seed) for seed in range(options.seeds)]
                 means = [statistics.mean(each) for each in zip(*found, strict=True)]
                 print(f"| Adult | {epsilon:g} | " + " | ".join(f"{v:.3f}" for v in means) + " |")
@@ -96,6 +99,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--adult", type=Path)
     parser.add_argument("--rand", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--sets", nargs="+", choices=["Adult", "RAND", "wide"], help="these alone")
+    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument("--only-aim", action="store_true", help="no other methods, no accuracy")
     parser.add_argument("--results", type=Path, help="a line of JSON for each run")
     parser.add_argument("--export", type=Path, help="write the sets here, for other mechanisms")
     parser.add_argument("--coverage", type=int, help="how many runs of a small set")
@@ -136,16 +142,22 @@ def draw(path: Path, results: Path) -> None:
 
 
 def show(name: str, method: str, epsilon: float, codes: Any, sizes: Any, options: Any) -> None:
-    """Measure one cell, and print the means over seeds."""
-    runs = [measured(codes, sizes, method, epsilon, seed) for seed in range(options.seeds)]
-    if options.results:
-        with options.results.open("a") as file:
-            for seed, run in enumerate(runs):
-                line = {"set": name, "method": method, "epsilon": epsilon, "seed": seed, "run": run}
-                file.write(json.dumps(line) + "\n")
-    tables, rows, seconds, making, pairs = (statistics.mean(v) for v in zip(*runs, strict=True))
-    cells = f"{tables:.4f} | {rows:.4f} | {seconds:.1f} | {making:.1f} | {pairs:.4f}"
-    print(f"| {name} | {method} | {epsilon:g} | {cells} |", flush=True)
+    """Measure one cell, and print the means over seeds, and the standard errors of errors."""
+    runs = []
+    for seed in range(options.seeds):
+        runs.append(measured(codes, sizes, method, epsilon, seed))
+        if options.results:
+            line = {"set": name, "method": method, "epsilon": epsilon, "seed": seed}
+            with options.results.open("a") as file:
+                file.write(json.dumps({**line, "run": runs[-1]}) + "\n")
+    found = []
+    for place, values in enumerate(zip(*runs, strict=True)):
+        seconds = place in (2, 3)
+        text = f"{statistics.mean(values):.{1 if seconds else 4}f}"
+        if len(values) > 1 and not seconds:
+            text += f" ({statistics.stdev(values) / math.sqrt(len(values)):.4f})"
+        found.append(text)
+    print(f"| {name} | {method} | {epsilon:g} | " + " | ".join(found) + " |", flush=True)
 
 
 def measured(
