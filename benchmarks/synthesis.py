@@ -73,7 +73,7 @@ def main() -> None:
         sets["Adult"] = adult(options.adult)
     if options.rand:
         sets["RAND"] = rand(options.rand)
-    sets["wide"] = wide()
+    sets |= {"wide": wide(), "small": small()}
     sets = {name: sets[name] for name in options.sets or sets}
     for name, (codes, sizes) in sets.items():
         if options.export:
@@ -99,7 +99,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--adult", type=Path)
     parser.add_argument("--rand", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sets", nargs="+", choices=["Adult", "RAND", "wide"], help="these alone")
+    parser.add_argument(
+        "--sets", nargs="+", choices=["Adult", "RAND", "wide", "small"], help="these alone"
+    )
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--only-aim", action="store_true", help="no other methods, no accuracy")
     parser.add_argument("--results", type=Path, help="a line of JSON for each run")
@@ -232,12 +234,7 @@ def coverage(epsilon: float, runs: int) -> None:
     """Print how often intervals and bounds hold, over runs on 2,000 rows of five columns."""
     from scipy.special import ndtri
 
-    sizes = [2, 3, 4, 5, 6]
-    draw = np.random.default_rng(0)
-    codes = np.zeros((2_000, 5), dtype=np.int64)
-    for i, size in enumerate(sizes):
-        noise = draw.choice(size, 2_000, p=draw.dirichlet(np.ones(size)))
-        codes[:, i] = np.where(draw.random(2_000) < 0.5, codes[:, i - 1] % size, noise)
+    codes, sizes = small()
     names, wanted = [f"c{i}" for i in range(5)], workload(sizes)
     plan = declared(names, sizes, wanted, "aim", epsilon)
     tables = [t for k in (1, 2, 3) for t in itertools.combinations(range(5), k)]
@@ -344,6 +341,17 @@ def rand(file: Path) -> Data:
         columns.append(np.where(np.isnan(values), 0, places))
         sizes.append(size)
     return np.stack(columns, axis=1).astype(np.int64), sizes
+
+
+def small() -> Data:
+    """Return 2,000 made rows of five columns of 2 to 6 categories."""
+    sizes = [2, 3, 4, 5, 6]
+    draw = np.random.default_rng(0)
+    codes = np.zeros((2_000, 5), dtype=np.int64)
+    for i, size in enumerate(sizes):
+        noise = draw.choice(size, 2_000, p=draw.dirichlet(np.ones(size)))
+        codes[:, i] = np.where(draw.random(2_000) < 0.5, codes[:, i - 1] % size, noise)
+    return codes, sizes
 
 
 def wide(columns: int = 40, rows: int = 50_000, seed: int = 1) -> Data:
