@@ -4,12 +4,13 @@
     timeout 600 python public_smartnoise.py FOLDER/small.npz mst 1.0 --seed 0
 
 It runs in an environment of its own, of smartnoise-synth 1.0.8 with mbi 1.1.0, and imports nothing
-of this project. Prints a line of JSON: the average total variation distance of as many rows as there
-are, with the same formula and over the same tables as ours, and the seconds of processor time of
-fitting and of rows. AIM is asked for all tables of three columns; MST and MWEM choose themselves what
-to measure, MWEM with pure epsilon.
+of this project. Prints a line of JSON: the average total variation distance of as many rows as
+there are, with the same formula and over the same tables as ours, and the seconds of processor time
+of fitting and of rows. AIM is asked for all tables of three columns; MST and MWEM choose themselves
+what to measure, MWEM with pure epsilon.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import argparse

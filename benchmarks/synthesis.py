@@ -242,6 +242,7 @@ def coverage(epsilon: float, runs: int) -> None:
     data = {name: codes[:, i] for i, name in enumerate(names)}
     cells, plain, beyond, conditions = list[Any](), list[Any](), list[Any](), list[bool]()
     bounds: dict[bool, list[bool]] = {True: [], False: []}
+    others = list[bool]()
     ratio = list[float]()
     for seed in range(runs):
         found = plan.simulate(seed=seed, people=data)["model"]
@@ -253,6 +254,8 @@ def coverage(epsilon: float, runs: int) -> None:
             bounds[measured].append(far <= found.error(asked, 0.9))
             if not measured:
                 ratio.append(found.error(asked, 0.9) / max(far, 1e-9))
+                low, high = (end.reshape(-1) for end in found.interval(asked, 0.9))
+                others.append(bool(((low <= exact) & (exact <= high)).all()))
                 continue
             low, high = (end.reshape(-1) for end in found.interval(asked))
             assert (low <= answer).all()
@@ -271,7 +274,8 @@ def coverage(epsilon: float, runs: int) -> None:
         f", answers beyond {share[2]:.4f} | conditions {statistics.mean(conditions):.4f} | bounds "
         f"{len(bounds[True]):,} measured {statistics.mean(bounds[True]):.4f}, "
         f"{len(bounds[False]):,} others {statistics.mean(bounds[False]):.4f}, "
-        f"{statistics.median(ratio):.1f} times the error |",
+        f"{statistics.median(ratio):.1f} times the error; "
+        f"all cells of their intervals {statistics.mean(others):.4f} |",
         flush=True,
     )
 

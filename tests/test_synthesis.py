@@ -710,6 +710,12 @@ def test_intervals_cover_as_often_as_they_say(runs: int) -> None:
                 bounds.append(far <= found.error(asked, 0.9))
             else:
                 others.append(far <= found.error(asked, 0.9) and covered == 1)
+                # errors of some cells are made up for by others: about half of all of them
+                half = float((high - found.table(asked)).max())
+                assert half < 0.75 * 2 * found.error(asked) * found.total
+                where = {name: (0, 40) if name == "age" else ["p", "q"] for name in asked}
+                least, most = found.interval(where)
+                others.append(bool(least <= counts[np.ix_(*[[0, 1]] * len(asked))].sum() <= most))
     # some 15,000 cells of 30 runs: a run's mean is off by about 0.02, that of all by 0.004
     assert 0.93 < np.mean(inside) < 0.985
     assert len(bounds) > 5 * runs
