@@ -73,18 +73,21 @@ def main() -> None:
         sets["Adult"] = adult(options.adult)
     if options.rand:
         sets["RAND"] = rand(options.rand)
-    sets["wide"] = wide()
+    sets |= {"wide": wide(), "small": small()}
+    sets = {name: sets[name] for name in options.sets or sets}
     for name, (codes, sizes) in sets.items():
         if options.export:
             tables = np.array(workload(sizes))
             np.savez(options.export / f"{name}.npz", codes=codes, sizes=sizes, tables=tables)
             continue
-        for epsilon in EPSILONS:
+        for epsilon in options.epsilons:
             show(name, "aim", epsilon, codes, sizes, options)
+        if options.only_aim:
+            continue
         for method in ("independent", "mst", "mwem"):
             show(name, method, 1.0, codes, sizes, options)
         if name == "Adult":
-            for epsilon in EPSILONS:
+            for epsilon in options.epsilons:
                 found = [accuracy(codes, sizes, epsilon, seed) for seed in range(options.seeds)]
                 means = [statistics.mean(each) for each in zip(*found, strict=True)]
                 print(f"| Adult | {epsilon:g} | " + " | ".join(f"{v:.3f}" for v in means) + " |")
@@ -96,6 +99,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--adult", type=Path)
     parser.add_argument("--rand", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--sets", nargs="+", choices=["Adult", "RAND", "wide", "small"], help="these alone"
+    )
+    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument("--only-aim", action="store_true", help="no other methods, no accuracy")
     parser.add_argument("--results", type=Path, help="a line of JSON for each run")
     parser.add_argument("--export", type=Path, help="write the sets here, for other mechanisms")
     parser.add_argument("--coverage", type=int, help="how many runs of a small set")
@@ -136,16 +144,22 @@ def draw(path: Path, results: Path) -> None:
 
 
 def show(name: str, method: str, epsilon: float, codes: Any, sizes: Any, options: Any) -> None:
-    """Measure one cell, and print the means over seeds."""
-    runs = [measured(codes, sizes, method, epsilon, seed) for seed in range(options.seeds)]
-    if options.results:
-        with options.results.open("a") as file:
-            for seed, run in enumerate(runs):
-                line = {"set": name, "method": method, "epsilon": epsilon, "seed": seed, "run": run}
-                file.write(json.dumps(line) + "\n")
-    tables, rows, seconds, making, pairs = (statistics.mean(v) for v in zip(*runs, strict=True))
-    cells = f"{tables:.4f} | {rows:.4f} | {seconds:.1f} | {making:.1f} | {pairs:.4f}"
-    print(f"| {name} | {method} | {epsilon:g} | {cells} |", flush=True)
+    """Measure one cell, and print the means over seeds, and the standard errors of errors."""
+    runs = []
+    for seed in range(options.seeds):
+        runs.append(measured(codes, sizes, method, epsilon, seed))
+        if options.results:
+            line = {"set": name, "method": method, "epsilon": epsilon, "seed": seed}
+            with options.results.open("a") as file:
+                file.write(json.dumps({**line, "run": runs[-1]}) + "\n")
+    found = []
+    for place, values in enumerate(zip(*runs, strict=True)):
+        seconds = place in (2, 3)
+        text = f"{statistics.mean(values):.{1 if seconds else 4}f}"
+        if len(values) > 1 and not seconds:
+            text += f" ({statistics.stdev(values) / math.sqrt(len(values)):.4f})"
+        found.append(text)
+    print(f"| {name} | {method} | {epsilon:g} | " + " | ".join(found) + " |", flush=True)
 
 
 def measured(
@@ -220,12 +234,7 @@ def coverage(epsilon: float, runs: int) -> None:
     """Print how often intervals and bounds hold, over runs on 2,000 rows of five columns."""
     from scipy.special import ndtri
 
-    sizes = [2, 3, 4, 5, 6]
-    draw = np.random.default_rng(0)
-    codes = np.zeros((2_000, 5), dtype=np.int64)
-    for i, size in enumerate(sizes):
-        noise = draw.choice(size, 2_000, p=draw.dirichlet(np.ones(size)))
-        codes[:, i] = np.where(draw.random(2_000) < 0.5, codes[:, i - 1] % size, noise)
+    codes, sizes = small()
     names, wanted = [f"c{i}" for i in range(5)], workload(sizes)
     plan = declared(names, sizes, wanted, "aim", epsilon)
     tables = [t for k in (1, 2, 3) for t in itertools.combinations(range(5), k)]
@@ -233,6 +242,7 @@ def coverage(epsilon: float, runs: int) -> None:
     data = {name: codes[:, i] for i, name in enumerate(names)}
     cells, plain, beyond, conditions = list[Any](), list[Any](), list[Any](), list[bool]()
     bounds: dict[bool, list[bool]] = {True: [], False: []}
+    others = list[bool]()
     ratio = list[float]()
     for seed in range(runs):
         found = plan.simulate(seed=seed, people=data)["model"]
@@ -244,6 +254,8 @@ def coverage(epsilon: float, runs: int) -> None:
             bounds[measured].append(far <= found.error(asked, 0.9))
             if not measured:
                 ratio.append(found.error(asked, 0.9) / max(far, 1e-9))
+                low, high = (end.reshape(-1) for end in found.interval(asked, 0.9))
+                others.append(bool(((low <= exact) & (exact <= high)).all()))
                 continue
             low, high = (end.reshape(-1) for end in found.interval(asked))
             assert (low <= answer).all()
@@ -262,7 +274,8 @@ def coverage(epsilon: float, runs: int) -> None:
         f", answers beyond {share[2]:.4f} | conditions {statistics.mean(conditions):.4f} | bounds "
         f"{len(bounds[True]):,} measured {statistics.mean(bounds[True]):.4f}, "
         f"{len(bounds[False]):,} others {statistics.mean(bounds[False]):.4f}, "
-        f"{statistics.median(ratio):.1f} times the error |",
+        f"{statistics.median(ratio):.1f} times the error; "
+        f"all cells of their intervals {statistics.mean(others):.4f} |",
         flush=True,
     )
 
@@ -332,6 +345,17 @@ def rand(file: Path) -> Data:
         columns.append(np.where(np.isnan(values), 0, places))
         sizes.append(size)
     return np.stack(columns, axis=1).astype(np.int64), sizes
+
+
+def small() -> Data:
+    """Return 2,000 made rows of five columns of 2 to 6 categories."""
+    sizes = [2, 3, 4, 5, 6]
+    draw = np.random.default_rng(0)
+    codes = np.zeros((2_000, 5), dtype=np.int64)
+    for i, size in enumerate(sizes):
+        noise = draw.choice(size, 2_000, p=draw.dirichlet(np.ones(size)))
+        codes[:, i] = np.where(draw.random(2_000) < 0.5, codes[:, i - 1] % size, noise)
+    return codes, sizes
 
 
 def wide(columns: int = 40, rows: int = 50_000, seed: int = 1) -> Data:

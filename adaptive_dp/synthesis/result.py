@@ -226,7 +226,7 @@ class Synthetic(Mapping[str, Any], Summarized):
                 )
             else:
                 middle = float((weights * self.model.answer(table)).sum())
-                away = self._largest_gap(table, level)
+                away = self._apart(table, level)[0 if sign < 0 else 1]
             # of a bin that is cut, none or all rows may be meant
             ends.append(max(middle + sign * away, 0.0))
         # the answer is shrunk: an interval that is widened to hold it covers no less
@@ -271,8 +271,12 @@ class Synthetic(Mapping[str, Any], Summarized):
         noise there was before; how often intervals cover the truth is measured on the page on
         synthetic data.
 
-        Of any other table of the workload, or a part of one: the answer and the bound of
-        `error` on either side, in rows, cut off at 0.
+        Of any other table of the workload, or a part of one: the answer, and about the bound of
+        `error` on either side, in rows, cut off at 0. Own proof: with errors x of the answers,
+        which add up to D, and ``|x|_1 <= G``, those of some cells add up to a, and those of all
+        others to D - a; so ``|a| + |D - a| <= G``, and a is in ``[(D - G) / 2, (D + G) / 2]``. G is
+        the bound of `error`, and D follows from the number of rows, as the table of no columns
+        says it; of what may fail, the latter has a tenth.
 
         Parameters
         ----------
@@ -299,13 +303,13 @@ class Synthetic(Mapping[str, Any], Summarized):
         share = _level(level)
         if self.model.is_read(table):
             middle = self.model.estimate(table)
-            half = float(ndtri(0.5 + share / 2)) * self.model.deviation(table)
+            below = above = float(ndtri(0.5 + share / 2)) * self.model.deviation(table)
         else:
-            middle, half = self.model.answer(table), self._largest_gap(table, share)
+            middle, (below, above) = self.model.answer(table), self._apart(table, share)
         # the answer is shrunk: an interval that is widened to hold it covers no less
         answer = self.model.answer(table)
-        low = np.minimum(np.maximum(middle - half, 0.0), answer)
-        high = np.maximum(middle + half, answer)
+        low = np.minimum(np.maximum(middle - below, 0.0), answer)
+        high = np.maximum(middle + above, answer)
         allowed = self.model.allowed(table)
         if allowed is not None:
             low, high = np.where(allowed, low, 0.0), np.where(allowed, high, 0.0)
@@ -366,6 +370,15 @@ class Synthetic(Mapping[str, Any], Summarized):
         rounded = (int(cells[place]) + int(cells[chosen])) * 2.0**-7
         bound = score / weights[place] + penalty * int(cells[place]) + moved + rounded
         return max(float(bound), 0.0)
+
+    def _apart(self, table: Columns, level: float) -> tuple[float, float]:
+        """Return how far the count of some cells of an unread table may be below and above."""
+        failing = 1 - level
+        gap = self._largest_gap(table, 1 - 0.9 * failing)
+        low, high = (float(end) for end in self._total_ends(1 - 0.1 * failing))
+        answered = float(self.model.answer(table).sum())
+        # the errors of some cells and of all others: see `interval`
+        return max(answered - low + gap, 0.0) / 2, max(gap - answered + high, 0.0) / 2
 
     def _measured_gap(self, table: Columns, level: float) -> float:
         """Return a bound of a measured table's error: of its answers from y, and of y's noise."""

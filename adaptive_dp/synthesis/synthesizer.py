@@ -54,6 +54,7 @@ from adaptive_dp.synthesis.marginals import (
 from adaptive_dp.synthesis.model import Model, boxes_of, model_of
 from adaptive_dp.synthesis.result import Synthetic
 from adaptive_dp.synthesis.workload import (
+    MOST_CELLS,
     OUTSIDE,
     Axis,
     Columns,
@@ -76,11 +77,13 @@ from adaptive_dp.synthesis.workload import (
 
 METHODS = ("independent", "mst", "mwem", "aim")
 
-ONE_WAY = 0.1
-"""The share of mu^2 of the counts of each column by itself."""
+ONE_WAY = 0.06, -0.5, 0.1
+"""The share of mu^2 of the counts of each column by itself: at epsilon 1; the power of epsilon that
+it follows; the most. Where tables that are read are many, they say it as well."""
 
-CHOICE = 0.1
-"""The share of a round's mu^2 of the choice, beside the counts."""
+CHOICE = 0.03, -0.5, 0.1
+"""The share of a round's mu^2 of the choice, beside the counts: at epsilon 1; the power of epsilon
+that it follows; the most. Where noise is small, tables differ by more than the choice is off."""
 
 TREE_SHARES = (1 / 3, 1 / 6)
 """The same for a tree, whose columns and pairs are as important (McKenna, Miklau and Sheldon
@@ -98,6 +101,9 @@ GROWTH = 0.3
 
 REBUILD = 1.5
 """The tree is chosen anew when rounds are so many times those of the last time."""
+
+BRIDGES = 2**22
+"""The most cells of all pairs of columns together that no table of the workload has."""
 
 EDGES = 0.05
 """The share of mu^2 of all private edges and keys together."""
@@ -413,7 +419,7 @@ class Synthesizer(Learner[Synthetic]):
         All candidates, by their error less half of what noise would add up to, weighted by the
         columns that they share with the workload: large tables are chosen where they pay. In the
         first rounds also pairs of columns that no table of the workload has together, and that are
-        no larger than its mean pair: columns depend on each other by way of them.
+        no larger than its largest pair: columns depend on each other by way of them.
     ``"mwem"``
         The tables of the workload alone, by their error alone.
     ``"mst"``
@@ -563,7 +569,7 @@ class Synthesizer(Learner[Synthetic]):
         rounds = self._rounds(len(names), found, budget)
         tables, documents = document_of(found), [each.document() for each in axes]
         known = self._known(documents)
-        one_way, _ = TREE_SHARES if self.method == "mst" else (ONE_WAY, CHOICE)
+        one_way, choice = self._shares(budget)
         single: PrivateQuery[Any] = PrivateQuery(OneWayTables(), (marginals,))
         weight = query_sensitivity(single, table) / math.sqrt(one_way if rounds else 1.0)
         first = single.release(Gaussian(sigma=Free(self.free, weight=weight)), name="columns")
@@ -581,7 +587,10 @@ class Synthesizer(Learner[Synthetic]):
             given=list(known),
         )
         if rounds:
-            state = self._repeated(marginals, table, state, noise, found, rounds, weight, penalty)
+            parts = (1 - one_way) / rounds, choice
+            state = self._repeated(
+                marginals, table, state, noise, found, rounds, weight, parts, penalty
+            )
         return post(finished, state, *cells, tables=tables, axes=documents, method=self.method)
 
     def _known(self, axes: list[dict[str, Any]]) -> dict[str, Released[Any]]:
@@ -650,16 +659,13 @@ class Synthesizer(Learner[Synthetic]):
         found: Layout,
         rounds: int,
         weight: float,
+        parts: tuple[float, float],
         penalty: float,
     ) -> Released[State]:
         """Return the state after all rounds, each of which has the same share of mu^2."""
-        one_way, choice = TREE_SHARES if self.method == "mst" else (ONE_WAY, CHOICE)
-        share = (1 - one_way) / rounds
+        share, choice = parts  # of a round, and in it of the choice
         tables, change, free = document_of(found), change_at(table), self.free
         errors = TableErrors()
-        # where rounds are many, noise is small, and tables of the workload are read themselves
-        columns = len(found.sizes)
-        bridging = round(columns * min(1.0, (ROUNDS * columns / rounds) ** 2))
         span = errors.span(marginals.domain, change)
         # a bounded range of span / b counts as the mu of half of it
         scale = span / (2 * math.sqrt(share * choice))
@@ -683,7 +689,7 @@ class Synthesizer(Learner[Synthetic]):
                 tables=tables,
                 method=self.method,
                 penalty=penalty,
-                bridging=bridging,
+                bridging=len(found.sizes),
             )
 
         return repeat(body, rounds, start=start)
@@ -721,10 +727,19 @@ class Synthesizer(Learner[Synthetic]):
         return max(1, round(ROUNDS * columns * math.pow(_epsilon(budget), GROWTH)))
 
     def _penalty(self, budget: LearnerBudget | None) -> float:
-        if self.method != "aim":
-            return 0.0
-        at_one, power, most = PENALTY
-        return min(at_one * math.pow(_epsilon(budget), power), most)
+        return _followed(PENALTY, budget) if self.method == "aim" else 0.0
+
+    def _shares(self, budget: LearnerBudget | None) -> tuple[float, float]:
+        """Return the share of mu^2 of the columns' own counts, and that of a choice in a round."""
+        if self.method == "mst":
+            return TREE_SHARES
+        return _followed(ONE_WAY, budget), _followed(CHOICE, budget)
+
+
+def _followed(constants: tuple[float, float, float], budget: LearnerBudget | None) -> float:
+    """Return a constant at epsilon 1 times a power of epsilon, but at most a third constant."""
+    at_one, power, most = constants
+    return min(at_one * math.pow(_epsilon(budget), power), most)
 
 
 def _epsilon(budget: LearnerBudget | None) -> float:
@@ -733,19 +748,24 @@ def _epsilon(budget: LearnerBudget | None) -> float:
 
 
 def _bridges(wanted: Mapping[Columns, float], sizes: Sequence[int]) -> dict[Columns, float]:
-    """Return pairs of columns that no table has together, none larger than the tables' mean pair.
+    """Return pairs of columns that no table has together, none larger than the tables' largest.
 
     Tables that share no column depend on each other by way of such pairs: with them the tree joins
     columns that are near, and what the workload asks of them follows. So a list of few tables of
-    many columns is answered better.
+    many columns is answered better. Of very many pairs the smallest are returned.
     """
-    parts = {part for table in wanted for part in subsets(table) if len(part) == 2}
+    inside = {part for table in wanted for part in subsets(table)}
+    parts = {part for part in inside if len(part) == 2}
     if not parts:
         return {}
-    cells = {pair: sizes[pair[0]] * sizes[pair[1]] for pair in parts}
-    mean, used = sum(cells.values()) / len(parts), sorted({i for table in wanted for i in table})
+    room = MOST_CELLS - sum(math.prod(sizes[i] for i in part) for part in inside)
+    most = max(sizes[a] * sizes[b] for a, b in parts)
+    used = sorted({i for table in wanted for i in table})
     pairs = [pair for pair in itertools.combinations(used, 2) if pair not in parts]
-    return {(a, b): OUTSIDE for a, b in pairs if sizes[a] * sizes[b] <= mean}
+    small = sorted((sizes[a] * sizes[b], (a, b)) for a, b in pairs if sizes[a] * sizes[b] <= most)
+    sums = itertools.accumulate(cells for cells, _ in small)
+    room = min(room, BRIDGES)
+    return {pair: OUTSIDE for (_, pair), held in zip(small, sums, strict=True) if held <= room}
 
 
 def synthesize(
