@@ -826,7 +826,7 @@ def _answers(term: own.Term, delta: float, limit: float) -> Iterator[tuple[str, 
     """Yield each question's relative width and seconds; nothing where epsilon is out of range."""
     start = time.process_time()
     try:
-        with limited(limit):
+        with limited(limit, of_processor=True):
             questions = list(itertools.islice(_asked(term, delta), 1))
     except _TooLong:
         yield "epsilon", math.inf, time.process_time() - start, ", stopped"
@@ -839,7 +839,7 @@ def _answers(term: own.Term, delta: float, limit: float) -> Iterator[tuple[str, 
     for question, ask in _asked(term, delta):
         start = time.process_time()
         try:
-            with limited(limit):
+            with limited(limit, of_processor=True):
                 bounds = ask()
         except _TooLong:
             yield question, math.inf, time.process_time() - start, ", stopped"
@@ -847,7 +847,7 @@ def _answers(term: own.Term, delta: float, limit: float) -> Iterator[tuple[str, 
         taken = seconds if question == "epsilon" else time.process_time() - start
         if question == "epsilon" and not 1e-3 <= bounds.upper <= 100:
             return
-        if question == "delta" and not 1e-300 <= bounds.upper <= 0.9:
+        if question == "delta" and not 2e-300 <= bounds.upper <= 0.9:
             continue
         width = (bounds.upper - bounds.lower) / bounds.upper if bounds.upper else 0.0
         yield question, width, taken, _flaw(term, delta, question, bounds)
@@ -872,7 +872,7 @@ class _TooLong(Exception):
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def limited(seconds: float, *, of_processor: bool = False) -> Iterator[None]:
     """Raise `_TooLong` after so many seconds, where the system has an alarm."""
     if not hasattr(signal, "setitimer"):
         yield
@@ -881,13 +881,15 @@ def limited(seconds: float) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise _TooLong
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    clock = signal.ITIMER_PROF if of_processor else signal.ITIMER_REAL
+    alarm = signal.SIGPROF if of_processor else signal.SIGALRM
+    before = signal.signal(alarm, stop)
+    signal.setitimer(clock, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(clock, 0)
+        signal.signal(alarm, before)
 
 
 _REPEAT = itertools.count(1)

@@ -656,16 +656,13 @@ class PureGroup(PrivacyLoss):
 
     joins_apart: ClassVar[bool] = True
 
+    attains_group: ClassVar[bool] = True
+
     theorem: ClassVar[str] = "groups of pure DP: Dong, Roth & Su 2022, Thm 2.14"
 
     epsilon: float
     size: int
     attained: bool = True
-
-    @property
-    def attains_group(self) -> bool:
-        """Whether some mechanism loses what `attained_pair` says."""
-        return self.attained
 
     def _above(self) -> DiscreteLaplace:
         # noise of a larger scale is this noise and more: less noise bounds from above
