@@ -247,16 +247,21 @@ def test_a_mean_far_from_the_middle_is_not_lost_to_noise():
     assert np.median(errors) < 2.2
 
 
-def test_the_start_is_the_mean_or_the_middle():
+def test_the_start_is_the_posterior_mean():
+    """By integrals: the mean uniform on [-1, 1] taken as Gaussian of variance 1/3, and its error."""
     about = {"half": 2.0, "width": 3, "radius": 2.0}
-    far = steps.start_at_mean(1000.0, 20.0, 1000.0, 10.0, **about)["start"]
-    # a mean of 1/2 of a half width, in units of rows divided by 2; of 500 +- hypot(10, 5)
-    np.testing.assert_allclose(far, [2 * 0.5 * (1 - 9 * (10**2 + 5**2) / 500**2), 0, 0])
-    assert not steps.start_at_mean(50.0, 20.0, 1000.0, 10.0, **about)["start"].any()
+    means = np.linspace(-30, 30, 200_001)
+    # a mean of 1/2 of a half width, in units of rows divided by 2; of (500 +- hypot(10, 5)) / 1000
+    for total, sigma, off in ((1000.0, 20.0, math.hypot(10, 5)), (50.0, 1000.0, 500.0)):
+        found = steps.start_at_mean(total, sigma, 1000.0, 10.0, **about)["start"]
+        logs = -1.5 * means**2 - ((total / 2000 - means) * 1000 / off) ** 2 / 2
+        law = np.exp(logs - logs.max())
+        np.testing.assert_allclose(found, [2 * (law @ means) / law.sum(), 0, 0], rtol=1e-3)
     most = steps.start_at_mean(1e9, 1.0, 1000.0, 1e-9, **about)["v"]
     np.testing.assert_allclose(most, [2.0, 0, 0], rtol=1e-5)
     # a number of rows that noise explains makes no mean of the sum's noise
-    assert not steps.start_at_mean(-90.0, 40.0, 3.0, 20.0, **about)["start"].any()
+    assert abs(steps.start_at_mean(-90.0, 40.0, 3.0, 20.0, **about)["start"][0]) < 1
+    assert abs(steps.start_at_mean(1e4, 1e4, 3.0, 1.0, **about)["start"][0]) < 1e-6
 
 
 def test_the_variance_that_noise_gives_a_descent_is_that_of_many_descents():

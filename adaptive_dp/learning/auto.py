@@ -23,7 +23,7 @@ from adaptive_dp.learning.base import (
     linear,
     query_sensitivity,
 )
-from adaptive_dp.learning.boosted_ssp import BoostedSSP
+from adaptive_dp.learning.boosted_ssp import PRIOR, BoostedSSP
 from adaptive_dp.learning.noisy_gradient_descent import NoisyGradientDescent
 from adaptive_dp.learning.objective_perturbation import ObjectivePerturbation
 from adaptive_dp.learning.ssp import SSP, laplace_scale
@@ -41,12 +41,6 @@ FEW = 25.0
 """Fewer rows than so many times the noise that a count has are too few to learn from.
 
 Of a count that is given all of the budget. On 300 rows at epsilon .1 the noise is 31 rows.
-"""
-
-PRIOR = 1 / 3
-"""The variance that a mean is thought to have before anything is known of it.
-
-That of a number which is uniform between its bounds, with half of their width as the unit.
 """
 
 Choice = tuple[str, str]

@@ -65,8 +65,11 @@ slopes: p is a fifth.
 COUNTED = 1 / 3
 """Of that the share of the number of rows, on which a mean near the middle depends less."""
 
-CLEAR = 3.0
-"""By how many times its error the mean must differ from the middle of the bounds to be used."""
+PRIOR = 1 / 3
+"""The variance that a mean is thought to have before anything is known of it.
+
+That of a number which is uniform between its bounds, with half of their width as the unit.
+"""
 
 LEAST = 0.5
 """The narrowest clip, over the root mean square of the gradients' norms."""
@@ -219,14 +222,15 @@ def shrunk_mean(total: float, sigma: float, count: float, spread: float) -> floa
 
     Examples
     --------
-    >>> round(shrunk_mean(-40.0, 2.0, 100.0, 2.0), 2), shrunk_mean(-40.0, 20.0, 100.0, 20.0)
-    (-0.39, -0.0)
+    >>> [round(shrunk_mean(-40.0, noise, 100.0, 2.0), 3) for noise in (2.0, 20.0, 200.0)]
+    [-0.399, -0.357, -0.031]
     """
     # a number of rows that noise explains is as large as its noise
     rows = max(float(count), 2 * float(spread), 1.0)
     mean = min(max(float(total) / rows, -1.0), 1.0)
     error = math.hypot(float(sigma), mean * float(spread)) / rows
-    return mean * max(0.0, 1 - (CLEAR * error) ** 2 / max(mean**2, 1e-300))
+    # the posterior mean, were noise and prior Gaussian
+    return mean * PRIOR / (PRIOR + error**2)
 
 
 def gradient_step(
