@@ -248,7 +248,7 @@ def test_a_mean_far_from_the_middle_is_not_lost_to_noise():
 
 
 def test_the_start_is_the_posterior_mean():
-    """By integrals: the mean uniform on [-1, 1] taken as Gaussian of variance 1/3, and its error."""
+    """By integrals: before anything is known, the mean is Gaussian of variance 1/3."""
     about = {"half": 2.0, "width": 3, "radius": 2.0}
     means = np.linspace(-30, 30, 200_001)
     # a mean of 1/2 of a half width, in units of rows divided by 2; of (500 +- hypot(10, 5)) / 1000

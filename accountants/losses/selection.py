@@ -526,7 +526,7 @@ def _two_losses(epsilon: float, share: float) -> FinitePair:
     t = min(share, 0.999) * epsilon
     rest = -math.expm1(-epsilon)
     p = -math.expm1(t - epsilon) / rest, math.exp(t - epsilon) * -math.expm1(-t) / rest
-    q = math.exp(-t) * p[0], math.exp(epsilon - t) * p[1]
+    q = math.exp(-t) * p[0], -math.expm1(-t) / rest
     error = (32 + 8 * epsilon) * UNIT
     return FinitePair((t - epsilon, t), p[::-1], q[::-1], error)
 

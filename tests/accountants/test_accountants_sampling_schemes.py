@@ -693,7 +693,9 @@ def test_a_body_of_several_losses_costs_no_more_than_its_losses(scheme: str) -> 
             np.outer(absent, absent).ravel(),
         )
     twice = [np.outer(law, law).ravel() for law in laws]
-    accountant, without = Distribution(), Grouped(part, 2) if scheme == "replaced" else part
+    # of a replaced unit, a pure loss is one of twice the epsilon
+    exchanged = Sequential([Spend(Pure(0.7).replaced()), Grouped(Spend(three), 2)])
+    accountant, without = Distribution(), exchanged if scheme == "replaced" else part
     for epsilon in (0.0, 0.4, 1.5):
         bounds = measure(Repeated(term, 2), accountant, epsilon=epsilon).bounds
         body = measure(Repeated(without, 2), accountant, epsilon=epsilon).bounds
