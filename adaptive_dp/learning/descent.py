@@ -608,7 +608,9 @@ def gradient_step(
         # the sum over the expected number of rows, which is public: the sample's own is private
         mean = np.asarray(total) * (scale / expected)
     else:
-        values, basis = np.asarray(scaling["values"]), np.asarray(scaling["basis"])
+        # single precision too where the basis was read from a document: the same steps follow
+        values = np.asarray(scaling["values"])
+        basis = np.asarray(scaling["basis"], dtype=np.float32)
         # the sum over all rows that this round's is expected to be, and its noise; 1e-300 keeps
         # the quotient finite where neither data nor noise is left
         gradient = np.asarray(total).reshape(-1, len(values)) * (scale / rate)

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from attrs.validators import optional
 
 from accountants import (
+    Basic,
     Distribution,
     DomainError,
     Pure,
@@ -270,7 +271,7 @@ class ObjectivePerturbation(WeightedLearner[Model]):
                     models,
                     epsilon=epsilon,
                     delta=delta,
-                    accountant=None if alone else [Distribution(), Renyi()],
+                    accountant=[Basic(), Renyi()] if alone else [Distribution(), Renyi()],
                     cost="decreasing",
                     start=begin,
                     between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
