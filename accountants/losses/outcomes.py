@@ -315,8 +315,8 @@ _ALPHAS = [math.erfc(-z / math.sqrt(2)) / 2 for z in np.linspace(-7.5, 7.0, 500)
 
 def _share(value: Any, name: str) -> Fraction:
     number = value.item() if isinstance(value, np.generic) else value
-    if isinstance(number, Rational) and 0 <= number <= 1 and not isinstance(number, bool):
-        return Fraction(number)
+    if isinstance(number, Rational) and not isinstance(number, bool) and 0 <= Fraction(number) <= 1:
+        return Fraction(number)  # exact, which a float of it may not be
     return Fraction(probability(f"a trade-off function's {name}", number))
 
 

@@ -560,9 +560,9 @@ def _attained_masses(h: float, m: int, times: int, last: int) -> tuple[Array, Ar
             np.concatenate([mirror[m:0:-1], values, np.full(m, end)])
             for values, mirror, end in ends
         ]
-        with np.errstate(invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             deltas = np.maximum(every[0] - paid * every[1], 0.0)
-        near = -np.expm1(loss) + np.maximum(paid * every[3] - every[2], 0.0)
+            near = -np.expm1(loss) + np.maximum(paid * every[3] - every[2], 0.0)
         runs = sliding_window_view(np.where(loss < 0, near, deltas), m + 1)
         pick = np.zeros(last + 1, dtype=np.int64)
         for first in range(0, last + 1, max(1, _AT_ONCE // m)):

@@ -346,6 +346,13 @@ def test_some_chosen_as_one_goes(order: list[float | None], epsilon: float) -> N
     assert np.all(lower <= upper)
 
 
+def test_several_beyond_the_range_of_exponentials_raise_no_warning() -> None:
+    pair, times = BoundedRange(6.9).attained_together(203) or (None, 0)
+    assert times == 1
+    assert pair is not None
+    assert 600 < pair.top() <= 203 * 6.9
+
+
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf"), "1", True])
 def test_bad_parameters_are_refused(bad: object) -> None:
     with pytest.raises(DomainError):
