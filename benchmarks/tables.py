@@ -183,6 +183,12 @@ MEASURED: tuple[Measured, ...] = (
     ),
     Measured("docs/accountants.md", "| accountant | answer |", "benchmarks/peers.py", "peers"),
     Measured(
+        "docs/accountants.md",
+        "| class | epsilon: median, widest |",
+        "benchmarks/accounting.py --sweep 5 --limit 5",
+        "seconds",
+    ),
+    Measured(
         "docs/adaptive_data_analysis.md",
         "| votes |",
         "examples/adaptive_data_analysis.py",
