@@ -180,12 +180,6 @@ def probability(what: str, value: float, *, below_one: bool = False) -> float:
     if number > 1 or (below_one and number == 1):
         rule = "at least 0 and below 1" if below_one else "between 0 and 1"
         raise DomainError(f"{what} must be {rule}, got {value!r}")
-    if not isinstance(value, float) and number != value:
-        # to the nearest float may be down where a claim may only go up, or up where noise may not
-        raise DomainError(
-            f"{what} must be a number that a float holds exactly, got {_said(value)}: give a float "
-            "on the side that claims more privacy loss (math.nextafter of the nearest one)"
-        )
     return number
 
 

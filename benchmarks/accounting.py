@@ -762,26 +762,26 @@ def _delta(rng: np.random.Generator) -> float:
     return _log(rng, 1e-300, 1e-12) if rng.random() < 1 / 3 else _log(rng, 1e-12, 0.9)
 
 
-def _asked(term: own.Term, delta: float) -> Iterator[tuple[str, Callable[[], Bounds]]]:
-    """Yield questions about a term, and how to ask them; the first decides whether it counts."""
-    accountant = own.Distribution()
+def _bounds(term: own.Term, **at: float) -> Bounds:
+    found = own.measure(term, own.Distribution(), **at).bounds  # type: ignore[arg-type]
+    assert found is not None
+    return found
 
-    def bounds(**at: float) -> Bounds:
-        found = own.measure(term, accountant, **at).bounds  # type: ignore[arg-type]
-        assert found is not None
-        return found
+
+def _further(term: own.Term, epsilon: float) -> dict[str, Callable[[], Bounds]]:
+    """Return the questions beside epsilon, and how to ask them."""
 
     def tradeoff() -> Bounds:
         low, high = own.Guarantee(term).tradeoff(np.array([0.05]))
         return Bounds(float(low[0]), float(high[0]))
 
-    first = bounds(delta=delta).upper
-    yield "epsilon", lambda: bounds(delta=delta)
     # next to where delta is what was asked, at a number that one writes
-    at = float(f"{first:.2g}")
-    yield "delta", lambda: bounds(epsilon=at)
-    yield "advantage", lambda: own.Guarantee(term).advantage()
-    yield "trade-off", tradeoff
+    at = float(f"{epsilon:.2g}")
+    return {
+        "delta": lambda: _bounds(term, epsilon=at),
+        "advantage": lambda: own.Guarantee(term).advantage(),
+        "trade-off": tradeoff,
+    }
 
 
 def swept(count: int, limit: float, names: list[str]) -> None:
@@ -824,33 +824,37 @@ def swept(count: int, limit: float, names: list[str]) -> None:
 
 def _answers(term: own.Term, delta: float, limit: float) -> Iterator[tuple[str, float, float, str]]:
     """Yield each question's relative width and seconds; nothing where epsilon is out of range."""
+    try:
+        bounds, seconds = _timed(lambda: _bounds(term, delta=delta), limit)
+    except own.InapplicableError as refusal:
+        yield "epsilon", math.inf, 0.0, f", {refusal}"[:80]
+        return
+    if bounds is None:
+        yield "epsilon", math.inf, seconds, ", stopped"
+        return
+    if not 1e-3 <= bounds.upper <= 100:
+        return
+    yield "epsilon", _width(bounds), seconds, _flaw(term, delta, "epsilon", bounds)
+    for question, ask in _further(term, bounds.upper).items():
+        bounds, seconds = _timed(ask, limit)
+        if bounds is None:
+            yield question, math.inf, seconds, ", stopped"
+        elif question != "delta" or 2e-300 <= bounds.upper <= 0.9:
+            yield question, _width(bounds), seconds, _flaw(term, delta, question, bounds)
+
+
+def _timed(ask: Callable[[], Bounds], limit: float) -> tuple[Bounds | None, float]:
+    """Return the answer, None where it takes longer than the limit, and the seconds."""
     start = time.process_time()
     try:
         with limited(limit, of_processor=True):
-            questions = list(itertools.islice(_asked(term, delta), 1))
+            return ask(), time.process_time() - start
     except _TooLong:
-        yield "epsilon", math.inf, time.process_time() - start, ", stopped"
-        return
-    except own.InapplicableError as refusal:
-        yield "epsilon", math.inf, time.process_time() - start, f", {refusal}"[:80]
-        return
-    seconds = time.process_time() - start
-    del questions
-    for question, ask in _asked(term, delta):
-        start = time.process_time()
-        try:
-            with limited(limit, of_processor=True):
-                bounds = ask()
-        except _TooLong:
-            yield question, math.inf, time.process_time() - start, ", stopped"
-            continue
-        taken = seconds if question == "epsilon" else time.process_time() - start
-        if question == "epsilon" and not 1e-3 <= bounds.upper <= 100:
-            return
-        if question == "delta" and not 2e-300 <= bounds.upper <= 0.9:
-            continue
-        width = (bounds.upper - bounds.lower) / bounds.upper if bounds.upper else 0.0
-        yield question, width, taken, _flaw(term, delta, question, bounds)
+        return None, time.process_time() - start
+
+
+def _width(bounds: Bounds) -> float:
+    return (bounds.upper - bounds.lower) / bounds.upper if bounds.upper else 0.0
 
 
 def _flaw(term: own.Term, delta: float, question: str, bounds: Bounds) -> str:

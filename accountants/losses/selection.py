@@ -484,14 +484,11 @@ def _at_least(epsilon: float, times: int) -> FinitePair | None:
     points = [(0.0, 0.0)]
     for x, y in zip(q[kept][::-1].tolist(), p[kept][::-1].tolist(), strict=True):
         far = y - points[-1][1] > 1e-3 * y and x - points[-1][0] > 1e-3 * x
-        if not (far and x > 1e-280 and x + y < 1):
-            continue
-        # the upper hull: all events and their mixtures are attained
-        while len(points) > 1 and _turns_up(points[-2], points[-1], (x, y)):
-            points.pop()
-        points.append((x, y))
-    corners = np.array(points)
-    less, more = np.diff(corners, axis=0).T
+        if far and x > 1e-280 and x + y < 1:
+            points.append((x, y))
+    # the upper hull: all events and their mixtures are attained
+    hull_q, hull_p = _hull(*np.array(points).T)
+    less, more = np.diff(hull_q), np.diff(hull_p)
     steep = more > less * (1 + 1e-6)
     if not steep.any():
         return None
@@ -508,7 +505,7 @@ def _at_least(epsilon: float, times: int) -> FinitePair | None:
     inside[-1] = True
     losses, less, more = losses[inside], less[inside], more[inside]
     losses[-1] = largest
-    middle = 1 - float(corners[-1].sum())
+    middle = 1 - float(hull_q[-1] + hull_p[-1])
     none = np.array([middle] if middle > 1e-3 and losses[0] > 0 else [])
     if not (losses[0] > 0 and (np.diff(losses) > 0).all()):
         return None
@@ -529,10 +526,6 @@ def _two_losses(epsilon: float, share: float) -> FinitePair:
     q = math.exp(-t) * p[0], -math.expm1(-t) / rest
     error = (32 + 8 * epsilon) * UNIT
     return FinitePair((t - epsilon, t), p[::-1], q[::-1], error)
-
-
-def _turns_up(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    return (b[1] - a[1]) * (c[0] - b[0]) <= (c[1] - b[1]) * (b[0] - a[0])
 
 
 def _attained_masses(h: float, m: int, times: int, last: int) -> tuple[Array, Array]:

@@ -23,7 +23,7 @@ from adaptive_dp.learning.base import (
     linear,
     query_sensitivity,
 )
-from adaptive_dp.learning.boosted_ssp import PRIOR, BoostedSSP
+from adaptive_dp.learning.boosted_ssp import BoostedSSP, shrunk
 from adaptive_dp.learning.noisy_gradient_descent import NoisyGradientDescent
 from adaptive_dp.learning.objective_perturbation import ObjectivePerturbation
 from adaptive_dp.learning.ssp import SSP, laplace_scale
@@ -259,7 +259,7 @@ def posterior_mean(
     """
     mean, error = float(total) / (rows * half), float(noise) / (rows * half)
     theta = np.zeros(width)
-    theta[0] = min(max(mean * PRIOR / (PRIOR + error**2), -1.0), 1.0)
+    theta[0] = min(max(shrunk(mean, error), -1.0), 1.0)
     return theta
 
 

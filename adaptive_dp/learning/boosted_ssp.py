@@ -229,7 +229,11 @@ def shrunk_mean(total: float, sigma: float, count: float, spread: float) -> floa
     rows = max(float(count), 2 * float(spread), 1.0)
     mean = min(max(float(total) / rows, -1.0), 1.0)
     error = math.hypot(float(sigma), mean * float(spread)) / rows
-    # the posterior mean, were noise and prior Gaussian
+    return shrunk(mean, error)
+
+
+def shrunk(mean: float, error: float) -> float:
+    """Return the posterior mean by a mean and its error, were noise and prior Gaussian."""
     return mean * PRIOR / (PRIOR + error**2)
 
 
