@@ -26,21 +26,26 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import permutations, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.special import log_ndtr, logsumexp
+from scipy.stats import binom, norm
 
 import accountants
 import adaptive_dp as dp
+from accountants.definitions import renyi_epsilon
 from accountants.losses.composite import Composite
 from accountants.losses.sampling import Sampled
+from adaptive_dp.mechanisms.propose_test_release import distance_threshold
 from adaptive_dp.session.budget import delta_shares
+from adaptive_dp.statistics import depth
 from benchmarks import designs, scale_model, tests
 
 
@@ -150,8 +155,175 @@ def _sparse_vector(epsilon: float, questions: int, failures: int) -> _Law:
     return weight / weight.sum(), fails
 
 
+def gaussian_sparse_vector() -> str:
+    """Return the Renyi curve of a Gaussian sparse vector over that of the worst streams found.
+
+    And the least noise on the threshold, in sensitivities, of runs with one "above" at epsilon 1,
+    delta 1e-6, by that curve and by its first bound (Zhu and Wang 2020): every question is charged
+    the moment of its own noise. That on the questions is twice as large.
+    """
+    orders, rows = np.array([1.5, 4.0, 16.0, 32.0]), []
+    for questions in (10, 100, 1000):
+        row = [f"{questions:,}"]
+        ratios = [
+            accountants.GaussianSparseVector(noise, 2 * noise, questions).renyi(orders)
+            / _worst_streams(noise, 2 * noise, questions, orders)
+            for noise in (2.0, 10.0)
+        ]
+        row += [", ".join(f"{each[i]:.1f}" for each in ratios) for i in range(len(orders))]
+        for runs in (1, 30):
+            for curve in (_followed, _every_question):
+                low, high = 1.0, 1024.0
+                while high / low > 1.001:
+                    noise = float(np.sqrt(low * high))
+                    of = curve(noise, questions)
+                    epsilon, _ = renyi_epsilon(lambda a: runs * of(a), 1e-6)  # noqa: B023
+                    low, high = (low, noise) if epsilon <= 1 else (noise, high)
+                row.append(f"{high:.3g}")
+        rows.append(row)
+    names = [f"order {order:g}" for order in orders]
+    names += ["1 run", "1 run, before", "30 runs", "30 runs, before"]
+    return tests.markdown(["questions", *names], rows)
+
+
+def _followed(noise: float, questions: int) -> Callable[[NDArray[np.float64]], Any]:
+    return accountants.GaussianSparseVector(noise, 2 * noise, questions).renyi
+
+
+def _every_question(noise: float, questions: int) -> Callable[[NDArray[np.float64]], Any]:
+    """Return a / (2 s_1^2), and log(K M) / (a - 1) with log M = a (a - 1) 2^2 / (2 s_2^2)."""
+    return lambda a: a / (2 * noise**2) + (np.log(questions) / (a - 1) + 2 * a / (2 * noise) ** 2)
+
+
+def _worst_streams(
+    threshold_noise: float, noise: float, questions: int, orders: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the largest divergence of streams of one level, whose questions move in patterns.
+
+    The laws are integrals over the threshold's noise, far into its tails: on a grid that ends where
+    its density is small, the largest orders would be of the grid.
+    """
+    rho = np.linspace(-60 * threshold_noise, 60 * threshold_noise, 601)
+    log_weight = norm.logpdf(rho, scale=threshold_noise) + np.log(rho[1] - rho[0])
+    turns, place = np.resize([1, -1], questions), np.arange(questions)
+    patterns = [
+        np.ones(questions, dtype=int),
+        turns,
+        np.sort(turns)[::-1],
+        np.where(place < 0.9 * questions, 1, -1),
+        np.where(place < questions - 1, 1, -1),
+    ]
+    worst = np.zeros(len(orders))
+    for level in noise * np.arange(-3, 7.5, 0.5):
+        # the logarithms of the chances of "below" and "above" where a question moves by 0, 1, -1
+        z = (rho - level - np.array([[0.0], [1.0], [-1.0]])) / noise
+        below, above = log_ndtr(z), log_ndtr(-z)
+        laws = []
+        for moves in [np.zeros(questions, dtype=int), *patterns]:
+            sums = np.cumsum(below[moves], axis=0)
+            stops = sums - below[moves] + above[moves]
+            laws.append(logsumexp(np.vstack([stops, sums[-1:]]) + log_weight, axis=1))
+        for other in laws[1:]:
+            for p, q in ((laws[0], other), (other, laws[0])):
+                for i, a in enumerate(orders):
+                    worst[i] = max(worst[i], logsumexp(a * p + (1 - a) * q) / (a - 1))
+    return worst
+
+
+def divergences_of_votes() -> str:
+    """Return the divergences that are computed of votes at hand, over those of the exact law.
+
+    For 250 teachers, by how many agree on one class while the others vote for all others alike; a
+    check has a threshold of 200 and noise 120, all answers have noise 40. The exact law is an
+    integral for each class, and the divergence the largest of all votes that may move.
+    """
+    rows = []
+    for name, check in (("`GNMax`", None), ("`ConfidentGNMax`", (200.0, 120.0))):
+        for classes in (2, 3, 10):
+            for top in (240, 200, 150, -(-250 // classes)):
+                counts = [top] + [(250 - top) // (classes - 1)] * (classes - 1)
+                counts[-1] += 250 - sum(counts)
+                votes: accountants.GaussianVotes | accountants.ConfidentVotes
+                if check is None:
+                    votes = accountants.GaussianVotes(40.0, classes, 250)
+                else:
+                    votes = accountants.ConfidentVotes(*check, 40.0, classes, 250)
+                row, private = [name, str(classes), str(top)], 0.0
+                for order in (2.0, 8.0, 32.0):
+                    forth, back = _divergence_of_votes(counts, order, check)
+                    private = max(private, float(votes.curve([counts], [order])[0]) / forth)
+                    published = float(votes.both([counts], [order])[0]) / max(forth, back)
+                    row.append(f"{published:.2f}")
+                rows.append([*row, f"{private:.4f}"])
+    names = ["aggregator", "classes", "agree", "order 2", "order 8", "order 32"]
+    return tests.markdown([*names, "`private_epsilon`"], rows)
+
+
+def _divergence_of_votes(
+    counts: list[int], order: float, check: tuple[float, float] | None
+) -> tuple[float, float]:
+    """Return the largest divergence from a neighbour of these counts, and to one."""
+    law, forth, back = _law_of_votes(counts, check), 0.0, 0.0
+    moves = {}  # one of each kind
+    for i, j in permutations(range(len(counts)), 2):
+        moves[counts[i], counts[j]] = i, j
+    for i, j in moves.values():
+        if counts[i]:
+            other = list(counts)
+            other[i], other[j] = other[i] - 1, other[j] + 1
+            near = _law_of_votes(other, check)
+            forth = max(forth, logsumexp(order * law + (1 - order) * near) / (order - 1))
+            back = max(back, logsumexp(order * near + (1 - order) * law) / (order - 1))
+    return forth, back
+
+
+def _law_of_votes(counts: list[int], check: tuple[float, float] | None) -> NDArray[np.float64]:
+    """Return the logarithms of the chances of each class, and last that of no answer."""
+    means = np.array(counts) / 40
+    y = np.linspace(means.min() - 14, means.max() + 14, 3001)[:, None]
+    below = log_ndtr(y - means)
+    each = norm.logpdf(y - means) + below.sum(axis=1, keepdims=True) - below
+    law = logsumexp(each, axis=0) + np.log(y[1] - y[0])
+    law = np.asarray(law - logsumexp(law))
+    if check is None:
+        return law
+    z = (max(counts) - check[0]) / check[1]
+    return np.append(law + log_ndtr(z), log_ndtr(-z))
+
+
+def draws_of_a_covariance() -> str:
+    """Return how many normal draws could be released whose law has the rows' own covariance.
+
+    At epsilon 1, delta 1e-6, behind the test of `AffineInvariantMean`, by its proof: the scatter
+    of a neighbour is at most S, and lacks at most a share `a` of it, so that each draw costs
+    `tilted(a, 0, order)`.
+    """
+    rows = []
+    for size in (10_000, 30_000, 100_000, 300_000):
+        row = [f"{size:,}"]
+        for width in (2, 5, 10):
+            tail, most = np.log(size), 0.0
+            strict = int(size / (1 + width + 2 * np.sqrt(width * tail) + 2 * tail))
+            for first, part in product((0.1, 0.2, 0.3, 0.4, 0.5, 0.6), repeat=2):
+                room = distance_threshold(first, 1e-6) + int(np.ceil(depth.SPARE / first))
+                levels = int(part * (strict - 2 * room - 1))
+                if levels >= 1:
+                    q = 1 + room / levels
+                    a = q / (strict - 2 * room - levels) * (1 + q / (size - 2 * room))
+                    for order in np.geomspace(4, 200, 40):
+                        log = np.log(1e-6 * order) / (order - 1)
+                        left = 1 - first - np.log1p(-1 / order) + log
+                        most = max(most, left / depth.tilted(a, 0.0, order))
+            row.append(f"{float(f'{most:.2g}'):,.0f}")
+        rows.append(row)
+    return tests.markdown(["rows", "2 columns", "5 columns", "10 columns"], rows)
+
+
 TABLES: dict[str, Table] = {
+    "gaussian_sparse_vector": Table("docs/mechanisms.md", gaussian_sparse_vector, slow=True),
     "margins_of_stable_votes": Table("docs/pate.md", margins_of_stable_votes),
+    "divergences_of_votes": Table("docs/pate.md", divergences_of_votes, slow=True),
+    "draws_of_a_covariance": Table("docs/statistics/means.md", draws_of_a_covariance),
     "steps_in_a_session": Table("docs/sessions.md", steps_in_a_session),
     "cluster_model": Table("docs/scale.md", scale_model.table),
     "gain_from_lying": Table("docs/statistics/fairness.md", designs.gain_from_lying),

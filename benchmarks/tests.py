@@ -129,17 +129,17 @@ def sized(epsilon: float, n: int) -> dict[str, Callable[[np.random.Generator], f
         p = [0.5, 0.3, 0.2]
         counts = rng.multinomial(n, p)
         counts = counts + nulls.draw_noise(rng, "discrete_laplace", 1 / epsilon, (3,))
-        return tables.goodness_of_fit_test(counts, 1 / epsilon, shares=p, kind="discrete_laplace")[
-            "p_value"
-        ]
+        return tables.goodness_of_fit_test(
+            counts, 1 / epsilon, shares=p, categories="abc", kind="discrete_laplace"
+        )["p_value"]
 
     def independent(rng: np.random.Generator) -> float:
         p = np.outer([0.7, 0.3], [0.5, 0.3, 0.2]).ravel()
         counts = rng.multinomial(n, p)
         counts = counts + nulls.draw_noise(rng, "discrete_laplace", of_cells, (6,))
-        return tables.independence_test(counts, of_cells, shape=(2, 3), kind="discrete_laplace")[
-            "p_value"
-        ]
+        return tables.independence_test(
+            counts, of_cells, categories=("ab", "cde"), kind="discrete_laplace"
+        )["p_value"]
 
     kind = {"kind": "laplace"}
     return {
@@ -160,7 +160,7 @@ def sized(epsilon: float, n: int) -> dict[str, Callable[[np.random.Generator], f
             *grouped(rng, two, of_means, (0.6, 0.6)), middle=0.0, half=1.0, **TWO_SIDED
         )["p_value"],
         "`anova`": lambda rng: differences.anova_test(
-            *grouped(rng, three, of_groups, (0.6,) * 3), **kind
+            *grouped(rng, three, of_groups, (0.6,) * 3), middle=0.0, half=1.0, groups="abc", **kind
         )["p_value"],
     }
 
@@ -209,8 +209,9 @@ def coverage(times: int = 4_000, seed: int = 2) -> str:
         plain = S.coefficients(table.with_columns(z=table["x"] * table["x"]), ["z"], "x")
         sigma = scales(plain, epsilon, 1e-6)["moments"]
         two = (n // 2, n - n // 2)
-        rng = np.random.default_rng([seed, n])
+        rng, more = (np.random.default_rng([seed, n, *each]) for each in ((), (1,)))
         hits = np.zeros(4)
+        of_shares, of_each = 0, 0
         given = 0
         for _ in range(times):
             count = rng.binomial(n, 0.2) + rng.uniform(-0.5, 0.5)
@@ -240,7 +241,20 @@ def coverage(times: int = 4_000, seed: int = 2) -> str:
             if not isinstance(found, Exception):
                 given += 1
                 hits[3] += found.low <= 0.4 <= found.high
+            counts = more.multinomial(n, [0.6, 0.3, 0.1])
+            counts = counts + nulls.draw_noise(more, "discrete_laplace", 1 / epsilon, (3,))
+            ends = tables._shares_ends(
+                [counts, 1 / epsilon], 0.95, True, shares=(), categories="abc",
+                kind="discrete_laplace",
+            )["estimate"]["c"]  # fmt: skip
+            of_shares += ends.low <= 0.1 <= ends.high
+            ends = differences._anova_ends(
+                grouped(more, two, of_means, (0.5, 0.55)), 0.95, True, middle=0.5, half=0.5,
+                groups="ab", kind="laplace",
+            )["estimate"]["b"]  # fmt: skip
+            of_each += ends.low <= 0.55 <= ends.high
         shares = [*(f"{h / times:.1%}" for h in hits[:3]), f"{hits[3] / max(given, 1):.1%}"]
+        shares += [f"{of_shares / times:.1%}", f"{of_each / times:.1%}"]
         rows.append([f"{n:,}", f"{epsilon:g}", *shares])
     head = [
         "rows",
@@ -249,6 +263,8 @@ def coverage(times: int = 4_000, seed: int = 2) -> str:
         "probability of ranks",
         "difference of means",
         "coefficient",
+        "share of a category",
+        "mean of a group",
     ]
     return markdown(head, rows)
 
@@ -339,7 +355,11 @@ def power_of_anova(times: int = 1_000, seed: int = 4) -> str:
         ours = np.mean(
             [
                 differences.anova_test(
-                    *grouped(rng, three, noise, (0.35, 0.5, 0.65)), kind="laplace"
+                    *grouped(rng, three, noise, (0.35, 0.5, 0.65)),
+                    middle=0.0,
+                    half=1.0,
+                    groups="abc",
+                    kind="laplace",
                 )["p_value"]
                 <= 0.05
                 for _ in range(times)

@@ -132,3 +132,20 @@ def test_several_rows_cost_as_many_times_as_much() -> None:
         assert cost <= 2 * mu
         tightest = max(tightest, cost / mu)
     assert tightest > 1.2  # more than one row may cost: the factor is needed
+
+
+@pytest.mark.parametrize(
+    "learner", [dp.AdaptiveOutputPerturbation, dp.OutputPerturbation, dp.NoisySGD]
+)
+@pytest.mark.parametrize("loss", ["Logistic()", 3, dp.Logistic])
+def test_what_is_no_loss_is_refused(learner: Any, loss: Any) -> None:
+    people = dp.dataset("people", columns={"x": (-1, 1), "y": [0, 1]})
+    with pytest.raises(dp.DeclarationError, match="is a loss such as"):
+        people.solve(learner(["x"], "y", loss=loss), epsilon=1.0, delta=1e-6)
+
+
+def test_a_loss_whose_curvature_nothing_bounds_is_refused() -> None:
+    people = dp.dataset("people", columns={"x": (-1, 1), "y": [0, 1]})
+    learner = dp.AdaptiveOutputPerturbation(["x"], "y", loss=dp.Hinge())
+    with pytest.raises(dp.DeclarationError, match="not generalised self-concordant"):
+        people.solve(learner, epsilon=1.0, delta=1e-6)

@@ -208,11 +208,56 @@ def test_dates_stand_in_documents() -> None:
         ((datetime.date(2000, 1, 1), "soon"), "two dates"),
         ((datetime.date(2000, 1, 1), datetime.date(1999, 1, 1)), "lower"),
         ((datetime.date(2000, 1, 1),) * 3, "two bounds"),
+        ((np.datetime64("NaT"), np.datetime64("2000-01-01")), "two dates"),
+        (("2000-01-01", "2000-13-01"), "finite number"),
     ],
 )
 def test_bounds_of_dates(declared: Any, message: str) -> None:
     with pytest.raises(dp.DeclarationError, match=message):
         dp.dataset("v", columns={"born": declared})
+
+
+def test_dates_are_declared_by_any_two_dates_and_clipped_by_them() -> None:
+    first, last = datetime.date(1900, 1, 1), datetime.date(2025, 12, 31)
+    for pair in ((str(first), str(last)), (np.datetime64(first), np.datetime64(last))):
+        born = dp.dataset("v", columns={"born": pair})["born"]
+        assert str(born.domain.column) == f"[{first}, {last}]"
+    later = born.clip(datetime.date(2000, 1, 1), last)
+    assert "2001-01-01" in str(later >= datetime.date(2001, 1, 1))
+    assert later.domain.column.lower == (datetime.date(2000, 1, 1) - datetime.date(1970, 1, 1)).days
+
+
+def test_a_date_is_compared_with_dates_alone() -> None:
+    """Of a file of strings no cell would be after a date, and the count 0, without a word."""
+    table = dp.dataset("v", columns={"born": None, "age": (0, 120)})
+    day = np.datetime64("2000-01-01")
+    asks: list[Callable[[Any], Any]] = [
+        lambda c: c >= day,
+        lambda c: c == day,
+        lambda c: c.isin([1, day]),
+        lambda c: c.clip(day, day),
+    ]
+    for name in ("born", "age"):
+        for ask in asks:
+            with pytest.raises(dp.DeclarationError, match="declare its first and last date"):
+                ask(table[name])
+    dated = dp.dataset("v", columns={"born": ("2000-01-01", "2009-12-31")})
+    later = dated.with_columns(later=dated["born"] + 30)["later"]
+    assert "later >= 10957" in str(later >= day)  # computed of dates
+    assert "10957" in str(dated["born"] + 30 >= day)
+
+
+def test_dates_of_a_column_without_a_declaration_are_days() -> None:
+    table = dp.dataset("v", columns={"born": None})
+    days = np.array(["1970-01-02", "1970-01-11", "NaT"], dtype="datetime64[s]")
+    total = table["born"].clip(0, 100).sum().release(dp.Laplace(scale=1e-3))
+    assert round(dp.Pipeline(a=total).simulate(seed=1, v={"born": days})["a"]) == 1 + 10
+    undeclared, numbers = (dp.dataset("v", columns={"born": each}) for each in (None, (0, 1)))
+    cells = days.astype("M8[ms]")
+    for table, data in ((undeclared, pl.DataFrame({"born": cells})), (numbers, {"born": cells})):
+        plan = dp.Pipeline(a=table["born"].clip(0, 1).sum().release(dp.Laplace(scale=1)))
+        with pytest.raises(dp.DataError, match="declare its first and last date"):
+            plan.simulate(seed=1, v=data)
 
 
 def test_numbers_are_no_dates() -> None:

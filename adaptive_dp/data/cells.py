@@ -151,7 +151,8 @@ def days(cells: Iterable[Any]) -> NDArray[np.float64]:
     return np.array([day(cell) for cell in cells], dtype=np.float64)
 
 
-def _days_of_array(array: NDArray[Any]) -> NDArray[np.float64]:
+def days_of_array(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the dates of an array, of whatever dtype (see `day`)."""
     if array.dtype.kind != "M":
         return days(array.tolist())
     missing = np.isnat(array)
@@ -434,6 +435,9 @@ _KINDS: dict[Reading, str] = {
 }
 """The NumPy kinds of arrays that a column may be."""
 
+DATES = "declare its first and last date, such as (date(2020, 1, 1), date(2029, 12, 31))"
+"""What to do about a column of dates that is declared as something else."""
+
 _WORDS = {
     "b": "booleans",
     "i": "integers",
@@ -618,7 +622,7 @@ def _array(array: NDArray[Any], name: str, reading: Reading) -> NDArray[Any]:
         with np.errstate(over="ignore"):
             return np.asarray(array, dtype=np.float64)  # no copy: nothing ever writes to it
     if reading == "date":
-        return _days_of_array(array)
+        return days_of_array(array)
     return objects(array) if array.dtype.kind in "OT" else array
 
 
@@ -627,6 +631,7 @@ def _check_array(array: NDArray[Any], name: str, reading: Reading) -> None:
         raise SchemaError(f"column {name!r} must be one-dimensional, got {array.ndim} dimensions")
     if array.dtype.kind not in _KINDS[reading]:
         cure = "; convert it with .astype(float)" if reading == "number" else ""
+        cure = f"; {DATES}" if array.dtype.kind == "M" else cure
         raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {array_kind(array)}{cure}")
 
 
@@ -683,9 +688,8 @@ def _cells(series: Any, name: str, reading: Reading) -> Any:
         array = np.asarray(series.to_numpy())
         return array if array.dtype.kind == "M" else objects(series.to_list())
     if not (plain or any(series.dtype == dtype for dtype in readable)):
-        raise SchemaError(
-            f"column {name!r}: {_NEEDS[reading]}, got {called}; convert it to one of them"
-        )
+        cure = DATES if called in ("Date", "Datetime") else "convert it to one of them"
+        raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {called}; {cure}")
     is_str, is_bytes = series.dtype == nw.String, series.dtype == nw.Binary
     wrong = {"text": plain or is_bytes, "code": is_str or is_bytes, "number": not plain}
     wrong["date"] = plain or is_bytes

@@ -25,7 +25,11 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.instance.following import group_failure
-from adaptive_dp.instance.minimizers import PerturbedMinimizer, minimizer_sensitivity
+from adaptive_dp.instance.minimizers import (
+    PerturbedMinimizer,
+    minimizer_sensitivity,
+    self_concordance,
+)
 from adaptive_dp.instance.posterior_mechanisms import (
     PerturbedCoefficients,
     PosteriorSample,
@@ -512,6 +516,7 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
 
     def _minimizer(self, table: Table, budget: LearnerBudget, loss: Loss) -> Released[Coefficients]:
         """Return the model of a loss of one score: all noise free, solved for the budget."""
+        self_concordance(loss)  # refuses a loss that has none
         problem = linear(table, self.features, self.target, loss, self.norm)
         rows, change, limits = problem.rows, change_at(table), loss.constants()
         name, ridge = loss_string(loss), 1.0 if self.ridge is None else float(self.ridge)

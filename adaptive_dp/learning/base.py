@@ -348,6 +348,9 @@ class ColumnLearner(Learner[M]):
     linear: ClassVar[bool] = True
     """Whether the result is coefficients by feature (but for networks)."""
 
+    losses: ClassVar[tuple[type, ...]] = (Loss, Network)
+    """What a ``loss`` may be, where the learner has one."""
+
     @target.validator
     def _not_a_feature(self, attribute: Attribute[str], target: str) -> None:
         """Refuse to learn from no features, or from the target itself."""
@@ -358,8 +361,11 @@ class ColumnLearner(Learner[M]):
             raise DeclarationError(f"{kind}'s target {target!r} is among its features; take it out")
 
     def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[M]:
-        """Return the released model; refuse a target that has a single category."""
-        check_classes(type(self).__name__, table, self.target)
+        """Return the released model; refuse a target of a single category, and what is no loss."""
+        kind, loss = type(self).__name__, getattr(self, "loss", None)
+        check_classes(kind, table, self.target)
+        if not (loss is None or isinstance(loss, self.losses)):
+            raise DeclarationError(f"{kind}'s loss is a loss such as dp.Logistic(), got {loss!r}")
         return super().build(table, epsilon, delta)
 
     def complete(self, table: Table) -> Table:

@@ -133,6 +133,7 @@ class FiniteLearner(ColumnLearner[Coefficients]):
     free: str = "b"
 
     title: ClassVar[str] = "FiniteLearner"
+    losses: ClassVar[tuple[type, ...]] = (str,)
 
     def __attrs_post_init__(self) -> None:
         if not (len(self.candidates) > 0):

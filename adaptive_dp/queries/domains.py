@@ -305,6 +305,12 @@ def tensor(shape: Iterable[int], bounds: Any, *, whole: bool = False) -> Tensors
 Column = Interval | Dates | Categories | Strings | Tensors | None
 
 
+def _are_dates(declared: tuple[Any, ...]) -> bool:
+    if any(isinstance(v, datetime.date | np.datetime64) for v in declared):
+        return True
+    return bool(declared) and all(type(v) is str and not math.isnan(cells.day(v)) for v in declared)
+
+
 def column(name: str, declared: Any) -> Column:
     """Return the domain of a column from bounds, a list of categories, a type, or None."""
     if declared is None or isinstance(declared, Interval | Categories | Strings | Tensors):
@@ -313,7 +319,7 @@ def column(name: str, declared: Any) -> Column:
         declared = list(declared)
     if declared is str:
         return Strings()
-    if isinstance(declared, tuple) and any(isinstance(v, datetime.date) for v in declared):
+    if isinstance(declared, tuple) and _are_dates(declared):
         if len(declared) != 2:
             raise DeclarationError(f"column {name!r}: dates have two bounds, got {declared!r}")
         try:
@@ -809,6 +815,8 @@ def clipped(values: NDArray[Any], bounds: Interval) -> Floats:
 def numbers(values: NDArray[Any]) -> Floats:
     """Return a column as floats; of an array of objects NaN for each that is not a number.
 
+    Of an array of dates the days since 1970-01-01.
+
     Raises
     ------
     DataError
@@ -821,7 +829,9 @@ def numbers(values: NDArray[Any]) -> Floats:
         return values.of_values(cells.numbers)
     if values.dtype.kind == "O":
         return cells.numbers(values.tolist())
-    # bool, signed and unsigned integers, floats; str, dates and complex are refused
+    if values.dtype.kind == "M":
+        return cells.days_of_array(values)
+    # bool, signed and unsigned integers, floats; str and complex are refused
     if values.dtype.kind not in "biuf":
         raise DataError(f"a column must be numeric here, got {array_kind(values)}")
     # long doubles may overflow to inf, and a warning would depend on the data

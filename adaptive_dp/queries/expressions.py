@@ -310,6 +310,7 @@ _EXACT = {("exp", 0.0), ("log", 1.0), ("sqrt", 0.0), ("sqrt", 1.0)}
 
 
 def _is_date(value: Any) -> bool:
+    """Return whether an expression's numbers are the days of dates."""
     if not isinstance(value, Expression):
         return False
     of_date = value.operator in ("clip", "fill") and _is_date(value.arguments[0])

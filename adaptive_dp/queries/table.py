@@ -18,7 +18,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Rows
-from adaptive_dp.data.cells import day
+from adaptive_dp.data.cells import DATES, day
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import (
     Average,
@@ -980,7 +980,7 @@ class Column(Private[Array], Generic[S]):
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(f"a column has no attribute {name!r}{_HINTS.get(name, '')}")
 
-    def clip(self, lower: float, upper: float) -> Column[S]:
+    def clip(self, lower: float | datetime.date, upper: float | datetime.date) -> Column[S]:
         """Return the values clipped to [lower, upper].
 
         Examples
@@ -990,7 +990,7 @@ class Column(Private[Array], Generic[S]):
         >>> people["income"].clip(0, 100_000).sum()  # half of the noise
         <private sum in [0, 100000]>
         """
-        return Column(Clip(lower, upper), (self,))
+        return Column(Clip(self._constant(lower), self._constant(upper)), (self,))
 
     def sum(self) -> PrivateQuery[float]:
         """Return the sum; the column needs bounds.
@@ -1633,7 +1633,7 @@ class Column(Private[Array], Generic[S]):
 
     def isin(self, values: Sequence[Any]) -> Condition:
         """Return the condition that the column has one of ``values``."""
-        keys = tuple(_days(value) for value in as_tuple(values))
+        keys = tuple(self._constant(value) for value in as_tuple(values))
         return self._condition("in", self._operand(), keys)
 
     def is_present(self) -> Condition:
@@ -1698,7 +1698,26 @@ class Column(Private[Array], Generic[S]):
             assert isinstance(other, Released)
             place = Expression("released", (1,))
             return Condition(Expression(test, (self._ordered(), place)), (other,), self._table)
-        return self._condition(test, self._ordered(), _days(other))
+        return self._condition(test, self._ordered(), self._constant(other))
+
+    def _constant(self, value: Any) -> Any:
+        """Return what the column is compared with or clipped to: of a date its days.
+
+        Raises
+        ------
+        DeclarationError
+            For a date, if the column is read from the data and not declared with dates: cells of a
+            file would be strings, none of them after any date.
+        """
+        if isinstance(value, datetime.date | np.datetime64):
+            made = {name for each in lineage(self) for name in each.operation.computed_columns()}
+            dated = {name for name, c in self._table.domain.columns.items() if isinstance(c, Dates)}
+            if (made | dated).isdisjoint(self._operand().names):
+                raise DeclarationError(
+                    f"column {self.domain.of!r} is not declared with dates, so that {value} is not "
+                    f"comparable with it; {DATES}"
+                )
+        return _days(value)
 
     def _condition(self, operator: str, *arguments: Any) -> Condition:
         return Condition(Expression(operator, arguments), (), self._table)
@@ -1873,8 +1892,8 @@ class Column(Private[Array], Generic[S]):
         """Return the column as conditions read it: as it is stored, or computed."""
         operation = unaliased(self).operation
         if isinstance(operation, ColumnOf):
-            is_date = isinstance(self.domain.column, Dates)
-            return Expression("date" if is_date else "column", (operation.name,))
+            leaf = "date" if isinstance(self.domain.column, Dates) else "column"
+            return Expression(leaf, (operation.name,))
         if isinstance(operation, Computed) and is_filled(operation.expression):
             return operation.expression  # type: ignore[no-any-return]
         return self._expression()

@@ -185,25 +185,22 @@ def mean_difference(
     return group("mean_difference", result, table)
 
 
-def _difference(m: Moments) -> tuple[float, float, Floats]:
-    """Return the difference of means, its standard deviation, and draws of t around it."""
+def _means(m: Moments, counts: Floats, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
+    """Return the mean of each group, and the variance of each, noise included."""
+    n = np.maximum(counts, 1.0)
+    means = np.clip(sums / n, -1, 1)
+    variances = m.spread(counts, sums, squares, 0.0)
+    return means, (n * variances + m.noise[1] + means**2 * m.noise[0]) / n**2
 
-    def studentized(
-        counts: Floats, sums: Floats, squares: Floats, margin: float
-    ) -> tuple[Floats, Floats]:
-        n = np.maximum(counts, 1.0)
-        means = np.clip(sums / n, -1, 1)
-        variances = m.spread(counts, sums, squares, margin)
-        per_group = (n * variances + m.noise[1] + means**2 * m.noise[0]) / n**2
-        return means[..., 1] - means[..., 0], np.sqrt(per_group.sum(axis=-1))
 
-    found, deviation = studentized(m.counts, m.sums, m.squares, 0.0)
+def _around_means(m: Moments) -> tuple[Floats, Floats, Floats]:
+    """Return the means of groups, and draws of how far released ones are off, with variances."""
     generator = nulls.generator_of(m.counts, m.sums, m.squares, *m.scales)
     sizes = np.maximum(np.rint(m.counts), 1.0)
     means = np.clip(m.sums / sizes, -1, 1)
     drawn = m.drawn(generator, sizes, means, m.spread(m.counts, m.sums, m.squares, MARGIN))
-    draws, deviations = studentized(*drawn, 0.0)
-    return float(found), float(deviation), (draws - (means[1] - means[0])) / deviations
+    draws, variances = _means(m, *drawn)
+    return means, draws - means, variances
 
 
 def _difference_ends(
@@ -217,7 +214,10 @@ def _difference_ends(
     alternative: str,
 ) -> dict[str, Any]:
     m = Moments(inputs, kind)
-    found, deviation, draws = _difference(m)
+    means, variances = _means(m, m.counts, m.sums, m.squares)
+    found, deviation = float(means[1] - means[0]), math.sqrt(float(variances.sum()))
+    _, off, spread = _around_means(m)
+    draws = (off[:, 1] - off[:, 0]) / np.sqrt(spread.sum(axis=-1))
     if m.counts.min() < CLEAR * math.sqrt(m.noise[0]):
         draws = np.array([-math.inf, math.inf])
     beta = nulls.share_beyond(level, 2 if alternative == "two-sided" else 1)
@@ -285,7 +285,8 @@ def anova(
     Returns
     -------
     Released
-        A mapping: ``"statistic"`` and ``"p_value"``.
+        A mapping: ``"statistic"``, ``"p_value"`` and ``"estimate"``, the means of the groups in the
+        column's units, whose intervals are of the population, each by itself.
 
     Notes
     -----
@@ -304,19 +305,53 @@ def anova(
     >>> test = dp.statistics.anova(people, "days", by="town")
     >>> plan = dp.Pipeline(test=test).calibrate(epsilon=1.0)
     >>> data = {"days": np.linspace(0, 40, 600), "town": ["A"] * 200 + ["B"] * 200 + ["C"] * 200}
-    >>> plan.simulate(seed=1, people=data)["test"]["p_value"]
-    0.0001
+    >>> result = plan.simulate(seed=1, people=data)["test"]
+    >>> result["p_value"], round(result["estimate"]["A"]), round(result["estimate"]["C"])
+    (0.0001, 7, 33)
     """
     released, constants = _moments(
         "an analysis of variance", table, column, by, groups, None, mechanism
     )
-    result = post(anova_test, *released, kind=constants["kind"])
+    declared = table.domain.find(by)
+    assert isinstance(declared, Categories)
+    names = [str(key) for key in as_tuple(declared.values if groups is None else groups)]
+    result = post(anova_test, *released, groups=names, **constants)
     return group("anova", result, table)
 
 
-@released_ends(nulls.no_ends)
-def anova_test(*inputs: Any, kind: str) -> dict[str, float]:
-    """Return the statistic and p-value of `anova`."""
+def _anova_ends(
+    inputs: list[Any],
+    level: float,
+    sampling: bool,
+    *,
+    kind: str,
+    middle: float,
+    half: float,
+    groups: Sequence[str],
+) -> dict[str, Any]:
+    m = Moments(inputs, kind)
+    means, variances = _means(m, m.counts, m.sums, m.squares)
+    _, off, spread = _around_means(m)
+    draws, beta = off / np.sqrt(spread), nulls.share_beyond(level)
+    ends = {}
+    for k, name in enumerate(groups):
+        low, high = -1.0, 1.0
+        if m.counts[k] >= CLEAR * math.sqrt(m.noise[0]):
+            deviation = math.sqrt(variances[k])
+            most, least = np.quantile(draws[:, k], [1 - beta, beta])
+            low, high = (
+                max(low, means[k] - most * deviation),
+                min(high, means[k] - least * deviation),
+            )
+        ends[name] = ConfidenceInterval(middle + half * low, middle + half * high)
+    return {**nulls.no_intervals(["statistic", "p_value"]), "estimate": ends}
+
+
+@released_ends(_anova_ends)
+def anova_test(
+    *inputs: Any, kind: str, middle: float, half: float, groups: Sequence[str]
+) -> dict[str, Any]:
+    """Return the statistic, p-value and means of `anova`."""
     m = Moments(inputs, kind)
 
     def statistic(counts: Floats, sums: Floats, squares: Floats) -> Floats:
@@ -326,4 +361,9 @@ def anova_test(*inputs: Any, kind: str) -> dict[str, float]:
 
     value = float(statistic(m.counts, m.sums, m.squares))
     draws = statistic(*m.of_one_mean())
-    return {"statistic": value, "p_value": nulls.exceedance(value, draws)}
+    means = middle + half * np.clip(m.sums / np.maximum(m.counts, 1.0), -1, 1)
+    return {
+        "statistic": value,
+        "p_value": nulls.exceedance(value, draws),
+        "estimate": dict(zip(groups, means.tolist(), strict=True)),
+    }

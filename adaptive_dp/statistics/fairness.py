@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
-from scipy.special import ndtri
 
 from adaptive_dp.data import Columns
 from adaptive_dp.data.rows import Integers
@@ -312,32 +311,6 @@ def _parts(counts: Floats) -> dict[str, tuple[Floats, Floats, int, int]]:
     return found
 
 
-def rate_interval(
-    hits: float, others: float, of_hits: int, of_others: int, variance: float, beta: float
-) -> ConfidenceInterval:
-    """Return the rates p for which ``hits - p (hits + others)`` is no surprise at either side.
-
-    Parameters
-    ----------
-    hits, others
-        Released counts, sums of ``of_hits`` and ``of_others`` with noise of this variance each.
-    beta
-        The probability beyond each end.
-    """
-    z, total = -float(ndtri(beta)), hits + others
-    p = np.linspace(0.0, 1.0, 2001)
-    rows = np.maximum(total + z * math.sqrt((of_hits + of_others) * variance), 1.0)
-    spread = rows * p * (1 - p) + variance * (of_hits * (1 - p) ** 2 + of_others * p**2)
-    holds = np.abs(hits - p * total) <= z * np.sqrt(spread)
-    if not holds.any():  # a total that noise has made negative tells nothing
-        return ConfidenceInterval(0.0, 1.0)
-    inside = np.flatnonzero(holds)
-    # the grid's step outward
-    return ConfidenceInterval(
-        float(p[max(0, inside[0] - 1)]), float(p[min(len(p) - 1, inside[-1] + 1)])
-    )
-
-
 def _error_ends(
     inputs: list[Any], level: float, sampling: bool, *, groups: Sequence[str], kind: str
 ) -> dict[str, Any]:
@@ -347,13 +320,14 @@ def _error_ends(
     gaps = {}
     for name, (hits, others, e, f) in _parts(counts).items():
         found[name] = {
-            group: rate_interval(hits[i], others[i], e, f, variance, (1 - level) / 2)
+            group: nulls.rate_interval(hits[i], others[i], e, f, variance, (1 - level) / 2)
             for i, group in enumerate(groups)
         }
         # all groups at once: then no gap is above the widest way between two, nor below the least
         beta = (1 - level) / (2 * len(groups))
         every = [
-            rate_interval(hits[i], others[i], e, f, variance, beta) for i in range(len(groups))
+            nulls.rate_interval(hits[i], others[i], e, f, variance, beta)
+            for i in range(len(groups))
         ]
         low = max(0.0, max(each.low for each in every) - min(each.high for each in every))
         high = max(

@@ -15,6 +15,7 @@ from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import PrivateQuery, Public, Released, change_at, parameter
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.outputs import ConfidenceInterval
 from adaptive_dp.graph.values import number
 from adaptive_dp.mechanisms import DiscreteLaplace, Gaussian, Laplace
 from adaptive_dp.queries.sums import scale_noise
@@ -260,6 +261,32 @@ def at_least(p: float) -> float:
 def share_beyond(level: float, sides: int = 2) -> float:
     """Return the probability left beyond each end of an interval."""
     return (1 - level) / sides
+
+
+def rate_interval(
+    hits: float, others: float, of_hits: int, of_others: int, variance: float, beta: float
+) -> ConfidenceInterval:
+    """Return the rates p for which ``hits - p (hits + others)`` is no surprise at either side.
+
+    Parameters
+    ----------
+    hits, others
+        Released counts, sums of ``of_hits`` and ``of_others`` with noise of this variance each.
+    beta
+        The probability beyond each end.
+    """
+    z, total = -float(ndtri(beta)), hits + others
+    p = np.linspace(0.0, 1.0, 2001)
+    rows = np.maximum(total + z * math.sqrt((of_hits + of_others) * variance), 1.0)
+    spread = rows * p * (1 - p) + variance * (of_hits * (1 - p) ** 2 + of_others * p**2)
+    holds = np.abs(hits - p * total) <= z * np.sqrt(spread)
+    if not holds.any():  # a total that noise has made negative tells nothing
+        return ConfidenceInterval(0.0, 1.0)
+    inside = np.flatnonzero(holds)
+    # the grid's step outward
+    return ConfidenceInterval(
+        float(p[max(0, inside[0] - 1)]), float(p[min(len(p) - 1, inside[-1] + 1)])
+    )
 
 
 def no_intervals(names: Sequence[str]) -> dict[str, Any]:

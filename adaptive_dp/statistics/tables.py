@@ -41,7 +41,7 @@ def goodness_of_fit(
     shares: Mapping[Any, float] | None = None,
     *,
     mechanism: Mechanism | None = None,
-) -> Released[dict[str, float]]:
+) -> Released[dict[str, Any]]:
     r"""Test whether the categories of a column have given shares.
 
     The histogram is released. Of released counts c with noise of variance s^2 and the shares p, the
@@ -64,7 +64,8 @@ def goodness_of_fit(
     Returns
     -------
     Released
-        A mapping: ``"statistic"`` and ``"p_value"``.
+        A mapping: ``"statistic"``, ``"p_value"`` and ``"estimate"``, the shares of the categories,
+        whose intervals are of the population, each by itself (Wilson's, with the noise in it).
 
     References
     ----------
@@ -78,8 +79,9 @@ def goodness_of_fit(
     >>> test = dp.statistics.goodness_of_fit(people, "blood", {"0": 4, "A": 4, "B": 1, "AB": 1})
     >>> plan = dp.Pipeline(test=test).calibrate(epsilon=0.5)
     >>> blood = ["0"] * 400 + ["A"] * 300 + ["B"] * 200 + ["AB"] * 100
-    >>> plan.simulate(seed=1, people={"blood": blood})["test"]["p_value"]
-    0.0001
+    >>> result = plan.simulate(seed=1, people={"blood": blood})["test"]
+    >>> result["p_value"], round(result["estimate"]["0"], 1)
+    (0.0001, 0.4)
     """
     nulls.check_units("a test of shares", table)
     keys = _categories(table, column)
@@ -94,7 +96,10 @@ def goodness_of_fit(
     counts = table[column].histogram().release(noise, name="counts")
     kind, scale = nulls.noise_of(counts, noise)
     probabilities = [each / total for each in numbers]
-    result = post(goodness_of_fit_test, counts, scale, shares=probabilities, kind=kind)
+    names = [str(key) for key in keys]
+    result = post(
+        goodness_of_fit_test, counts, scale, shares=probabilities, categories=names, kind=kind
+    )
     return group("goodness_of_fit", result, table)
 
 
@@ -108,11 +113,34 @@ def _categories(table: Table, column: str) -> tuple[Any, ...]:
     return tuple(declared.values)
 
 
-@released_ends(nulls.no_ends)
+def _shares_ends(
+    inputs: list[Any],
+    level: float,
+    sampling: bool,
+    *,
+    shares: Sequence[float],
+    categories: Sequence[str],
+    kind: str,
+) -> dict[str, Any]:
+    counts = np.asarray(inputs[0], dtype=np.float64)
+    variance, beta = nulls.variance_of(kind, float(inputs[1])), nulls.share_beyond(level)
+    ends = {
+        name: nulls.rate_interval(count, counts.sum() - count, 1, counts.size - 1, variance, beta)
+        for name, count in zip(categories, counts.tolist(), strict=True)
+    }
+    return {**nulls.no_intervals(["statistic", "p_value"]), "estimate": ends}
+
+
+@released_ends(_shares_ends)
 def goodness_of_fit_test(
-    counts: Floats, scale: float, *, shares: Sequence[float], kind: str
-) -> dict[str, float]:
-    """Return the statistic and p-value of `goodness_of_fit`."""
+    counts: Floats,
+    scale: float,
+    *,
+    shares: Sequence[float],
+    categories: Sequence[str],
+    kind: str,
+) -> dict[str, Any]:
+    """Return the statistic, p-value and shares of `goodness_of_fit`."""
     counts, p = np.asarray(counts, dtype=np.float64), np.asarray(shares, dtype=np.float64)
     variance = nulls.variance_of(kind, scale)
     width = len(p)
@@ -134,7 +162,12 @@ def goodness_of_fit_test(
     drawn: Floats = generator.multinomial(n, p / p.sum(), DRAWS).astype(np.float64)
     drawn = drawn + nulls.draw_noise(generator, kind, scale, drawn.shape)
     value = float(statistic(counts))
-    return {"statistic": value, "p_value": nulls.exceedance(value, statistic(drawn))}
+    found = np.clip(counts / max(float(counts.sum()), 1.0), 0.0, 1.0)
+    return {
+        "statistic": value,
+        "p_value": nulls.exceedance(value, statistic(drawn)),
+        "estimate": dict(zip(categories, found.tolist(), strict=True)),
+    }
 
 
 # -----------------------------------------------------------------------------
@@ -143,7 +176,7 @@ def goodness_of_fit_test(
 
 def independence(
     table: Table, first: str, second: str, *, mechanism: Mechanism | None = None
-) -> Released[dict[str, float]]:
+) -> Released[dict[str, Any]]:
     """Test whether two columns of categories are independent.
 
     The counts of all pairs are released. The statistic is Pearson's, with the noise's variance
@@ -162,7 +195,9 @@ def independence(
     Returns
     -------
     Released
-        A mapping: ``"statistic"`` and ``"p_value"``.
+        A mapping: ``"statistic"``, ``"p_value"`` and ``"estimate"``, for each category of the first
+        column the shares of those of the second among its rows, with intervals as of
+        `goodness_of_fit`.
 
     References
     ----------
@@ -180,22 +215,40 @@ def independence(
     True
     """
     nulls.check_units("a test of independence", table)
-    shape = [len(_categories(table, each)) for each in (first, second)]
+    keys = [[str(key) for key in _categories(table, each)] for each in (first, second)]
     if first == second:
         raise DeclarationError(f"a test of independence needs two columns, got {first!r} twice")
     noise = nulls.known_noise("a test of independence", mechanism, DiscreteLaplace())
     counts = table.group_by(first, second).count().release(noise, name="counts")
     kind, scale = nulls.noise_of(counts, noise)
-    result = post(independence_test, counts, scale, shape=shape, kind=kind)
+    result = post(independence_test, counts, scale, categories=keys, kind=kind)
     return group("independence", result, table)
 
 
-@released_ends(nulls.no_ends)
+def _table_ends(
+    inputs: list[Any],
+    level: float,
+    sampling: bool,
+    *,
+    categories: Sequence[Sequence[str]],
+    kind: str,
+) -> dict[str, Any]:
+    counts = np.asarray(inputs[0], dtype=np.float64).reshape(len(categories[0]), -1)
+    ends = {
+        name: _shares_ends(
+            [row, inputs[1]], level, sampling, shares=(), categories=categories[1], kind=kind
+        )["estimate"]
+        for name, row in zip(categories[0], counts, strict=True)
+    }
+    return {**nulls.no_intervals(["statistic", "p_value"]), "estimate": ends}
+
+
+@released_ends(_table_ends)
 def independence_test(
-    counts: Any, scale: float, *, shape: Sequence[int], kind: str
-) -> dict[str, float]:
-    """Return the statistic and p-value of `independence`."""
-    rows, columns = (int(each) for each in shape)
+    counts: Any, scale: float, *, categories: Sequence[Sequence[str]], kind: str
+) -> dict[str, Any]:
+    """Return the statistic, p-value and shares of `independence`."""
+    rows, columns = map(len, categories)
     observed = np.asarray(counts, dtype=np.float64).reshape(rows, columns)
     variance = nulls.variance_of(kind, scale)
 
@@ -220,4 +273,12 @@ def independence_test(
     drawn = drawn.reshape(DRAWS, rows, columns)
     drawn = drawn + nulls.draw_noise(generator, kind, scale, drawn.shape)
     value = float(statistic(observed))
-    return {"statistic": value, "p_value": nulls.exceedance(value, statistic(drawn))}
+    found = np.clip(observed / np.maximum(observed.sum(axis=1, keepdims=True), 1.0), 0.0, 1.0)
+    return {
+        "statistic": value,
+        "p_value": nulls.exceedance(value, statistic(drawn)),
+        "estimate": {
+            name: dict(zip(categories[1], row, strict=True))
+            for name, row in zip(categories[0], found.tolist(), strict=True)
+        },
+    }
