@@ -59,7 +59,7 @@ COUNTS = [math.nan, math.inf, -1, 1.5, 2.0, "3", True, None]
 def test_numbers_of_thousands_of_digits_are_refused_by_name() -> None:
     """They are less than any float, or no integers, and Python prints none of their digits."""
     for check, value in ((positive, Fraction(1, 10**5000)), (integer, Fraction(1, 10**5000))):
-        with pytest.raises(DomainError, match="x must be .*thousands of digits"):
+        with pytest.raises(DomainError, match="thousands of digits"):
             check("x", value)
 
 
