@@ -179,7 +179,7 @@ def probability(what: str, value: float, *, below_one: bool = False) -> float:
     number = _number(what, value, 0.0, strict=False, finite=True)
     if number > 1 or (below_one and number == 1):
         rule = "at least 0 and below 1" if below_one else "between 0 and 1"
-        raise DomainError(f"{what} must be {rule}, got {value!r}")
+        raise DomainError(f"{what} must be {rule}, got {_said(value)}")
     return number
 
 
@@ -187,7 +187,7 @@ def integer(what: str, value: int, least: int = 1) -> int:
     """Return ``value`` as an int, or raise `DomainError` unless it is an integer >= least."""
     rule = f"{what} must be an integer of at least {least}"
     if isinstance(value, bool) or (not isinstance(value, int) and not hasattr(value, "__index__")):
-        raise DomainError(f"{rule}, got {value!r}")
+        raise DomainError(f"{rule}, got {_said(value)}")
     number = value.__index__()
     if number < least:
         raise DomainError(f"{rule}, got {_said(value)}")
@@ -227,7 +227,7 @@ def _said(value: object) -> str:
     try:
         return repr(value)
     except ValueError:  # Python prints no integer of more than some thousand digits
-        return "an integer of thousands of digits"
+        return "a number of thousands of digits"
 
 
 def _number(what: str, value: float, least: float, *, strict: bool, finite: bool) -> float:
@@ -235,14 +235,14 @@ def _number(what: str, value: float, least: float, *, strict: bool, finite: bool
         " finite number" if finite else " number"
     )
     if isinstance(value, bool | str | bytes | bytearray):
-        raise DomainError(f"{what} must be {rule}, got {value!r}")
+        raise DomainError(f"{what} must be {rule}, got {_said(value)}")
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise DomainError(f"{what} must be {rule}, got {_said(value)}") from None
     bad = math.isnan(number) or number < least or (strict and number == least)
     if bad or (finite and math.isinf(number)):
-        raise DomainError(f"{what} must be {rule}, got {value!r}")
+        raise DomainError(f"{what} must be {rule}, got {_said(value)}")
     if not isinstance(value, float) and number != value:
         # the nearest float may lie on the side of less loss: which side that is, the caller knows
         raise DomainError(

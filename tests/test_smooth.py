@@ -394,6 +394,10 @@ def test_groups_are_charged_at_once() -> None:
     assert loss == accountants.Approximate(0.5, 1e-8).grouped(3)
     assert dp.SmoothLaplaceLogNormal(epsilon=1.0).loss(2.0).rho() == pytest.approx(2.0)
     assert dp.SmoothStudent(epsilon=1.0).loss(0.0) == accountants.Pure(0.0)
+    # a ledger has a form for it
+    paid = accountants.Spend(dp.SmoothCauchy(epsilon=0.5).loss(3.0))
+    assert accountants.from_json(accountants.to_json(paid)) == paid
+    assert paid.loss == accountants.Pure(1.5)
 
 
 def test_free_budgets_are_calibrated() -> None:

@@ -705,10 +705,6 @@ class PureGroup(PrivacyLoss):
         k = self.size * integer("group size", size)
         return pure_group(self.epsilon, k, attained=self.attained)
 
-    def replaced(self) -> Pure:
-        """Return what its pure epsilon says of two."""
-        return Pure(self.pure()).replaced()
-
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by both numbers; of pure losses it dominates those of one unit."""
         if isinstance(other, PureGroup):

@@ -130,10 +130,6 @@ class Pure(_Response):
 
         return pure_group(self.epsilon, k, attained=self.is_response_pair)
 
-    def replaced(self) -> Pure:
-        """Return ``Pure(2 epsilon)``: samples have their theorems for that."""
-        return Pure(multiple(self.epsilon, 2))
-
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by epsilon; a pure loss also dominates the Laplace loss of its epsilon."""
         return isinstance(other, Pure | Laplace) and self.epsilon >= other.epsilon

@@ -1192,17 +1192,27 @@ class ReplacedSample(Mixed):
 
     def pair(self) -> Pair | None:
         """Return the worst pair of a Gaussian or pure body, or that of joint convexity."""
-        return self._worst() or super().pair()
+        pair = self._worst() or super().pair()
+        loose = pair is not None and pair.is_tight() and not self._is_attained()
+        return LooseBound(pair) if pair is not None and loose else pair
 
     def attained_pair(self) -> Pair | None:
         """Return the worst pair if it is attained, or that of a unit whose new value adds nothing.
 
         Then the unit is as if absent: A' is B.
         """
-        worst = self._worst()
-        if worst is not None and worst.is_tight():
-            return worst
+        pair, single = self.pair(), self.body.single()
+        if pair is not None and pair.is_tight():
+            return pair
+        if self.rate == 1 and single is not None and self._is_attained():
+            return single.replaced().attained_pair()
         return Sampled(self.body, self.rate).attained_pair()
+
+    def _is_attained(self) -> bool:
+        """Whether what is known of two units is attained where every unit is in the sample."""
+        return self.rate < 1 or all(
+            loss.grouped_is_tight or loss.replaced().attains_group for loss, _ in self.body.spends
+        )
 
     def _worst(self) -> Pair | None:
         mu, eps, single = self.body.gaussian_mu(), self.body.pure(), self.body.single()
@@ -1227,7 +1237,7 @@ class ReplacedSample(Mixed):
         if worst is not None:
             return _profile(worst, 0.0, epsilon)
         bounds = super().profile(epsilon)
-        if bounds is None or self.rate in (0, 1):
+        if bounds is None or self.rate == 0 or (self.rate == 1 and self._is_attained()):
             return bounds
         return Bounds(0.0, bounds.upper)
 

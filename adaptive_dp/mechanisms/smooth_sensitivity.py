@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import Approximate, PrivacyLoss, Pure, StretchedShift
-from accountants.numerics import up
+from accountants.numerics import multiple, up
 from adaptive_dp.graph.mechanism import SLACK, LocalSensitivity, Mechanism, budget_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive
 from adaptive_dp.mechanisms.additive import checked, is_number
@@ -169,8 +169,10 @@ def group_loss(loss: PrivacyLoss, distance: float) -> PrivacyLoss:
     """
     # lowered by 1e-12 first, so that a rounded-up integer is not counted as one more
     rows = math.ceil(distance * (1 - 1e-12))
-    # no row changes, no loss
-    return loss.grouped(rows) if rows > 0 else Pure(0.0)
+    if rows <= 0:  # no row changes, no loss
+        return Pure(0.0)
+    # the group of a pure loss costs a little less than this, but has no form in a ledger
+    return Pure(multiple(loss.epsilon, rows)) if isinstance(loss, Pure) else loss.grouped(rows)
 
 
 def delta_parameter() -> Any:

@@ -44,6 +44,7 @@ from accountants import (
 )
 from accountants import losses as families
 from accountants.accountant import SumAccountant, checked_accountant
+from accountants.errors import integer, positive
 from accountants.loss import parameters
 from accountants.losses.laplace import LaplacePair
 from accountants.numerics import Array, ceiling, down, flooring, up
@@ -53,6 +54,13 @@ ONE = Spend(Gaussian(1.0))
 NUMBERS = [math.nan, math.inf, -math.inf, -1.0, -1e-300, "1", b"1", True, None, [1.0], 10**400, 1j]
 SHARES = [*NUMBERS, 1.0000001, 2]
 COUNTS = [math.nan, math.inf, -1, 1.5, 2.0, "3", True, None]
+
+
+def test_numbers_of_thousands_of_digits_are_refused_by_name() -> None:
+    """They are less than any float, or no integers, and Python prints none of their digits."""
+    for check, value in ((positive, Fraction(1, 10**5000)), (integer, Fraction(1, 10**5000))):
+        with pytest.raises(DomainError, match="thousands of digits"):
+            check("x", value)
 
 
 def refused(make: Callable[[Any], object], value: object) -> None:

@@ -17,10 +17,12 @@ from scipy import integrate, special
 
 from accountants import (
     Allocated,
+    Approximate,
     BoundedRange,
     Distribution,
     Gaussian,
     Laplace,
+    PrivacyLoss,
     Pure,
     Repeated,
     ReplacedSample,
@@ -34,6 +36,7 @@ from accountants import (
 from accountants.losses.allocation import Allocated as AllocatedLoss
 from accountants.losses.composite import Composite
 from accountants.losses.sampling import FixedSize
+from accountants.losses.selection import PermuteAndFlip
 
 POINTS = np.array([-1.5, -0.4, -0.05, 0.0, 0.05, 0.4, 1.0])
 
@@ -89,6 +92,22 @@ def test_poisson_samples_of_which_a_unit_is_replaced() -> None:
     assert bounds is not None
     assert true * (1 - mp.mpf("1e-9")) <= bounds.lower <= true * (1 + mp.mpf("1e-9"))
     assert bounds.lower < bounds.upper
+
+
+@pytest.mark.parametrize(
+    ("loss", "fails"),
+    [(Pure(0.5), 0.0), (PermuteAndFlip(0.5), 0.0), (Approximate(0.5, 1e-6), 3e-6)],
+)
+def test_a_unit_replaced_where_all_are_in_the_sample(loss: PrivacyLoss, fails: float) -> None:
+    """Two steps of e^eps, by the law between them: less than one step of e^(2 eps)."""
+    # events of two pure steps: F(F(x)) with F(x) = min(e^eps x, 1 - e^-eps (1 - x))
+    grow, t, x = math.exp(0.5), math.exp(0.3), np.linspace(0.0, 1.0, 100_001)
+    once = np.minimum(grow * x, 1 - (1 - x) / grow)
+    most = np.max(np.minimum(grow * once, 1 - (1 - once) / grow) - t * x) + fails
+    bounds = measure(ReplacedSample(Spend(loss), 1.0), Distribution(), epsilon=0.3).bounds
+    assert bounds.lower <= most + 1e-4
+    if not fails:
+        assert most - 1e-9 <= bounds.upper <= most + 1e-4
 
 
 def allocation(eps: float, steps: int, times: int = 1) -> truth.Pair:

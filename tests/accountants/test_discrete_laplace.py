@@ -319,5 +319,5 @@ def test_groups_of_pure_losses_in_terms() -> None:
         assert plain is not None
         assert (inside.lower, inside.upper) == (0.0, plain.upper)
     replaced = Composite({Pure(0.25): 1}).replaced()
-    assert replaced == Composite({Pure(0.5): 1})
+    assert replaced == Composite({Pure(0.25).grouped(2): 1})
     assert worlds(ReplacedSample(group, 0.1)).exact
