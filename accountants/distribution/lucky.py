@@ -265,7 +265,7 @@ class _Small:
 
 def _upper(mu: float, rate: float, cut: float, s: Array) -> Array:
     """Return upper bounds of ``log E[R^s; x <= cut]``, infinite where nothing is known."""
-    value, error = cut_log_moment(mu, rate, cut, s.astype(np.complex128))
+    value, error = cut_log_moment((mu, rate, cut, False), s.astype(np.complex128))
     bound = value.real + error
     return np.where(
         np.isfinite(error) & np.isfinite(bound), bound + 4 * UNIT * np.abs(bound), np.inf

@@ -1293,6 +1293,11 @@ class ReplacedGaussianPair(Symmetric):
         """Return what values and uniform parts give."""
         return symmetric_decay(self, _Positive(self.mu, self.rate), tilt, beyond)
 
+    def without_largest(self, lost: float) -> tuple[Pair, float]:
+        """Return the outcomes up to a point (`accountants.losses.cut_sample`)."""
+        found = cut_sample(self.mu, self.rate, lost, replaced=True)
+        return (self, 0.0) if found is None else found
+
 
 @frozen
 class _Positive(Half):
