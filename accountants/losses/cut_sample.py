@@ -204,7 +204,7 @@ def _alike(pair: CutSample, s: Complex) -> tuple[Complex, Array]:
             continue
         a = s.real[some]
         size = 2.0 ** math.ceil(math.log2(max(1.0, float(np.abs(s[some]).max()))))
-        edges = _edges(law, size)
+        edges = _edges(law, size, _octave(float(a.min())))
         if not len(edges):
             continue
         x, loss, log_masses, slip, off, half, centre = _nodes(law, edges)
@@ -235,24 +235,32 @@ def cut_log_moment(law: _Law, s: Complex) -> tuple[Complex, Array]:
     good = np.isfinite(points) & ((points.real >= 0) | (not law[3]))
     octave = np.ceil(np.log2(np.maximum(np.abs(points), 1.0)))
     for group in np.unique(octave[good]).tolist():
-        edges = _edges(law, float(2.0**group))
+        some = np.flatnonzero(good & (octave == group))
+        edges = _edges(law, float(2.0**group), _octave(float(points.real[some].min())))
         if not len(edges):
             continue
-        some = np.flatnonzero(good & (octave == group))
         for part in np.array_split(some, -(-len(some) * len(edges) * 24 // _BATCH)):
             value[part], error[part] = _panels(law, points[part], edges)
     return value.reshape(np.shape(s)), error.reshape(np.shape(s))
 
 
+def _octave(least: float) -> float:
+    """Return a power of 2 that is at most a positive number, else 0."""
+    return 2.0 ** math.floor(math.log2(least)) if least >= 1 else 0.0
+
+
 @lru_cache(maxsize=4096)
-def _edges(law: _Law, size: float) -> Array:
+def _edges(law: _Law, size: float, least: float) -> Array:
     """Return edges between which the density varies little, and ``R^s`` by some e-folds.
 
+    By the more, the smaller it is: ``|s|`` is up to ``size``, and ``Re s`` at least ``least``.
     None where they would be too many.
     """
     x = np.linspace(_left(law), law[2], 801)
     # how many panels there are up to each x: one for each unit of x, of log r, and of |s| L / 10
-    each = np.diff(x) * max(1.0, law[0] / 1.2) + np.diff(_loss(law, x)[0]) * (size / 10)
+    loss = _loss(law, x)[0]
+    folds = np.diff(loss) / 10 / (1 + least / 20 * np.maximum(0.0, -loss[1:]))
+    each = np.diff(x) * max(1.0, law[0] / 1.2) + size * folds
     count = np.concatenate([[0.0], np.cumsum(each)])
     if not (count[-1] + 2) * 24 <= _MOST:
         return np.empty(0)
