@@ -20,11 +20,10 @@ Chernoff's bound, in which the factor of i may stay: it is at least 1 (Jensen, a
 Where units are replaced, losses fall as far as they rise, and as likely: under Q ``-L_j`` has the
 law of L_j under P. So, of the other losses' sum S, ``E_Q (1 - e^{S + u})_+ = E_P (1 - e^{u - S})_+``
 is their own hockey-stick at u, which is at most ``delta(u)``, and at most ``delta(eps)`` if
-``u >= eps``. By the union bound
-
-``rest <= e^eps sum_i Q(x_i > b_i) delta(eps)``:
-
-a share of delta, which is small where the b_i lie far enough out.
+``u >= eps``. By the union bound ``rest <= e^eps sum_i Q(x_i > b_i) delta(eps)``. What is left is cut
+off at -b_i as well: where ``x_i < -b_i``, of the same probability under P, the others' sum must be
+above ``2 eps + u``, which adds ``sum_i Q(x_i > b_i) delta(eps)`` at most. Both are a share of delta,
+small where the b_i lie far enough out.
 
 Where delta is about the probability that the unit takes part in any step, two plain facts bound
 epsilon. Two compositions' outcomes can be made equal but for a probability of
@@ -97,8 +96,8 @@ class Split:
     never
         A bound of ``Q(L < eps | E)``.
     again
-        Or a bound of ``sum_i Q(x_i > b_i)``, of which delta is at most ``e^eps`` times that share
-        too large.
+        Or a bound of ``sum_i Q(x_i > b_i)``, of which delta is at most ``e^eps + 1`` times that
+        share too large.
     """
 
     most: float
@@ -119,8 +118,8 @@ class Split:
         most = most + grown * (1 + room) * self.below[1] * self.never
         # of the sums: each term is at most 1
         wrong = 8 * UNIT * (high + self.above[1] + grown * self.below[1])
-        # delta <= most + e^eps sum Q(x_i > b_i) delta
-        share = np.minimum(1.0, grown * (1 + room) * self.again)
+        # delta <= most + (e^eps + 1) sum Q(x_i > b_i) delta
+        share = np.minimum(1.0, (grown + 1) * (1 + room) * self.again)
         most, wrong = (part / (1 - share) * (1 + 4 * UNIT) for part in (most, wrong))
         inside = epsilons <= self.most
         return (

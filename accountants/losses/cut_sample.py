@@ -20,11 +20,10 @@ between 1 - q and 1.
 
 Where a unit is *replaced*, P is ``(1-q) N(0, 1) + q N(mu, 1)`` and Q is ``(1-q) N(0, 1) +
 q N(-mu, 1)``, and the same is said of ``R = n / d``, n and d their densities over that of N(0, 1):
-``n = 1 - q + q r(x)`` and ``d(x) = n(-x)``. Under Q, ``m(s) = E_Q[R^s; x <= b]``, the integral of
-``phi d R^s = phi n^s d^{1-s}``. What is cut off has the mass ``(1-q) Phi(-b) + q Phi(mu - b)``
-under P as before, and ``(1-q) Phi(-b) + q Phi(-mu - b)`` under Q. On an ellipse d is bounded as n
-is, from the other side. For ``Re s >= 0`` what lies left of ``-a - mu`` adds at most twice
-``Phi(-a)``, as ``R <= 1`` there and no more of Q is. The pair is its own reversed one.
+``n = 1 - q + q r(x)`` and ``d(x) = n(-x)``. Losses fall as far as they rise, so both are cut off,
+and what is left is symmetric as before: ``m(s) = E_Q[R^s; |x| <= b]``, the integral of ``phi d R^s =
+phi n^s d^{1-s}``. Either law has the mass ``2 (1-q) Phi(-b) + q Phi(mu - b) + q Phi(-mu - b)``
+beyond. On an ellipse d is bounded as n is, from the other side.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ class CutSample(Pair):
     """A sampled Gaussian's losses at outcomes up to ``cut``; ``0 < rate <= 1/2``, mu at most 30.
 
     Its masses add up to less than 1. It is for `accountants.distribution.contour` alone.
-    ``mirrored`` is the reversed pair, whose loss is ``-log R``, with P and Q exchanged;
-    ``replaced`` the pair of a unit that has another value instead of none (never both).
+    ``mirrored`` is the reversed pair, whose loss is ``-log R``, with P and Q exchanged; ``replaced``
+    that of a unit that has another value, at outcomes from ``-cut`` to ``cut`` (never both).
     """
 
     mu: float
@@ -97,9 +96,11 @@ class CutSample(Pair):
         """Return about minus the log of the mass that is left."""
         pairs = [(pair, times) for pair, times in spends if isinstance(pair, CutSample)]
         cut = np.array([pair.cut for pair, _ in pairs])
-        q = special.ndtr(-cut)
+        q, mu = special.ndtr(-cut), np.array([pair.mu for pair, _ in pairs])
         rate = np.array([0.0 if pair.mirrored else pair.rate for pair, _ in pairs])
-        mass = (1 - rate) * q + rate * special.ndtr(np.array([p.mu for p, _ in pairs]) - cut)
+        mass = (1 - rate) * q + rate * special.ndtr(mu - cut)
+        left = (1 - rate) * q + rate * special.ndtr(-mu - cut)
+        mass = mass + left * np.array([pair.replaced for pair, _ in pairs])
         return -float(np.array([times for _, times in pairs]) @ np.log1p(-mass))
 
     @classmethod
@@ -143,7 +144,8 @@ def cut_sample(
     points = np.linspace(0.0, 38.0 + mu, 2000)
     mass = special.ndtr(-points)
     if not mirrored:
-        mass = (1 - rate) * mass + rate * special.ndtr(mu - points)
+        left = (1 - rate) * mass + rate * special.ndtr(-mu - points) if replaced else 0.0
+        mass = (1 - rate) * mass + rate * special.ndtr(mu - points) + left
     below = np.flatnonzero(mass <= lost)
     if not len(below):
         return None
@@ -154,16 +156,16 @@ def cut_sample(
 
 
 def _left(law: _Law) -> float:
-    """Return -a, or -a - mu where Q has a part that is moved to the left."""
-    return -_LEFT - law[0] if law[3] else -_LEFT
+    return -law[2] if law[3] else -_LEFT
 
 
 def _lost(law: _Law) -> float:
     """Return Q's mass beyond the cut."""
     mu, rate, cut, replaced = law
+    each = float(special.ndtr(-cut))
     if not replaced:
-        return float(special.ndtr(-cut))
-    return float((1 - rate) * special.ndtr(-cut) + rate * special.ndtr(-mu - cut))
+        return each
+    return 2 * (1 - rate) * each + rate * float(special.ndtr(mu - cut) + special.ndtr(-mu - cut))
 
 
 def _loss(law: _Law, x: Array) -> tuple[Array, Array]:
@@ -188,7 +190,7 @@ def _alike(pair: CutSample, s: Complex) -> tuple[Complex, Array]:
     """Return the log-moments of points that are all real or all on one line."""
     value, error = np.zeros(len(s), dtype=np.complex128), np.full(len(s), np.inf)
     law = pair._law()
-    if not np.isfinite(s).all() or (pair.replaced and (s.real < 0).any()):
+    if not np.isfinite(s).all():
         return value, error
     on_line = bool(s.imag.any())
     if on_line and not (s.real == s.real[0]).all():
@@ -212,7 +214,8 @@ def _alike(pair: CutSample, s: Complex) -> tuple[Complex, Array]:
         nodes = Nodes(loss[None], slip[None], log_masses[None], each[None])
         # what lies left, R being between 1 - q and 1 there; of the rounding of what is lost
         most = 1 + np.exp(np.minimum(np.maximum(-a, 0.0) * -math.log1p(-pair.rate), 700.0))
-        rest = 1.1 * most * float(special.ndtr(-_LEFT)) + 1e-9 * lost + 1e-300
+        outside = 0.0 if pair.replaced else 1.1 * float(special.ndtr(-_LEFT))
+        rest = most * outside + 1e-9 * lost + 1e-300
         if on_line:
             far = np.array([complex(a[0], float(np.abs(s.imag).max()))])
             missing = rest[:1] + _remainder(law, far, centre, half)
@@ -232,7 +235,7 @@ def cut_log_moment(law: _Law, s: Complex) -> tuple[Complex, Array]:
     """Return ``log E_Q[R^s; x <= b]`` and bounds of its error."""
     points = np.ravel(s)
     value, error = np.zeros(len(points), dtype=np.complex128), np.full(len(points), np.inf)
-    good = np.isfinite(points) & ((points.real >= 0) | (not law[3]))
+    good = np.isfinite(points)
     octave = np.ceil(np.log2(np.maximum(np.abs(points), 1.0)))
     for group in np.unique(octave[good]).tolist():
         some = np.flatnonzero(good & (octave == group))
@@ -312,7 +315,7 @@ def _panels(law: _Law, s: Complex, edges: Array) -> tuple[Complex, Array]:
         rule = _remainder(law, s, centre, half)
         # R lies between 1 - q and 1 there
         most = 1 + np.exp(np.minimum(np.maximum(-s.real, 0.0) * -math.log1p(-law[1]), 700.0))
-        outside = 1.1 * most * float(special.ndtr(-_LEFT))
+        outside = 0.0 if law[3] else 1.1 * most * float(special.ndtr(-_LEFT))
         # E[R^s; x <= b] = 1 - Phi(-b) + E[R^s - 1; x <= b]
         missing = _lost(law)
         wrong = (moved + rounded + rule + outside + 1e-9 * missing) * (1 + 1e-9) + 1e-300
