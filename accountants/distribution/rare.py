@@ -18,12 +18,12 @@ to less than -u,
 Chernoff's bound, in which the factor of i may stay: it is at least 1 (Jensen, as ``E_Q e^L = 1``).
 
 Where units are replaced, losses fall as far as they rise, and as likely: under Q ``-L_j`` has the
-law of L_j under P. So, of the other losses' sum S, ``E_Q (1 - e^{S + u})_+ = E_P (1 - e^{u - S})_+``
-is their own hockey-stick at u, which is at most ``delta(u)``, and at most ``delta(eps)`` if
-``u >= eps``. By the union bound ``rest <= e^eps sum_i Q(x_i > b_i) delta(eps)``. What is left is cut
-off at -b_i as well: where ``x_i < -b_i``, of the same probability under P, the others' sum must be
-above ``2 eps + u``, which adds ``sum_i Q(x_i > b_i) delta(eps)`` at most. Both are a share of delta,
-small where the b_i lie far enough out.
+law of L_j under P. So, of the other losses' sum S, ``E_Q (1 - e^{S + u})_+`` is their own
+hockey-stick at u, ``E_P (1 - e^{u - S})_+``, which is at most ``delta(u)``, and at most
+``delta(eps)`` if ``u >= eps``. By the union bound ``rest <= e^eps sum_i Q(x_i > b_i) delta(eps)``.
+What is left is cut off at -b_i as well: where ``x_i < -b_i``, of the same probability under P, the
+others' sum must be above ``2 eps + u``, which adds ``sum_i Q(x_i > b_i) delta(eps)`` at most. Both
+are a share of delta, small where the b_i lie far enough out.
 
 Where delta is about the probability that the unit takes part in any step, two plain facts bound
 epsilon. Two compositions' outcomes can be made equal but for a probability of
@@ -212,7 +212,7 @@ class _Large:
         b = self.points(most)
         above, below = self.masses(b)
         cut = [
-            (CutSample(float(m), float(q), float(at), replaced=self.replaced), int(n))
+            (CutSample(float(m), float(q), float(at), left=float(at) * self.replaced), int(n))
             for m, q, n, at in zip(self.mu, self.rate, self.times, b, strict=True)
         ]
         # log1p(-Q(E)) is at least that of the sum

@@ -20,10 +20,9 @@ between 1 - q and 1.
 
 Where a unit is *replaced*, P is ``(1-q) N(0, 1) + q N(mu, 1)`` and Q is ``(1-q) N(0, 1) +
 q N(-mu, 1)``, and the same is said of ``R = n / d``, n and d their densities over that of N(0, 1):
-``n = 1 - q + q r(x)`` and ``d(x) = n(-x)``. Losses fall as far as they rise, so both are cut off,
-and what is left is symmetric as before: ``m(s) = E_Q[R^s; |x| <= b]``, the integral of ``phi d R^s =
-phi n^s d^{1-s}``. Either law has the mass ``2 (1-q) Phi(-b) + q Phi(mu - b) + q Phi(-mu - b)``
-beyond. On an ellipse d is bounded as n is, from the other side.
+``n = 1 - q + q r(x)`` and ``d(x) = n(-x)``. Losses fall as far as they rise, so the least are cut
+off as well: ``m(s) = E_Q[R^s; -a <= x <= b]``, the integral of ``phi d R^s = phi n^s d^{1-s}``. On
+an ellipse d is bounded as n is, from the other side.
 """
 
 from __future__ import annotations
@@ -54,28 +53,30 @@ class CutSample(Pair):
     """A sampled Gaussian's losses at outcomes up to ``cut``; ``0 < rate <= 1/2``, mu at most 30.
 
     Its masses add up to less than 1. It is for `accountants.distribution.contour` alone.
-    ``mirrored`` is the reversed pair, whose loss is ``-log R``, with P and Q exchanged; ``replaced``
-    that of a unit that has another value, at outcomes from ``-cut`` to ``cut`` (never both).
+    ``mirrored`` is the reversed pair, whose loss is ``-log R``, with P and Q exchanged; of a unit
+    that has another value ``left`` is positive, and outcomes go from ``-left`` to ``cut``.
     """
 
     mu: float
     rate: float
     cut: float
     mirrored: bool = False
-    replaced: bool = False
+    left: float = 0.0
 
-    def _law(self) -> _Law:
-        return self.mu, self.rate, self.cut, self.replaced
+    @property
+    def law(self) -> Law:
+        """Return what the functions below ask for."""
+        return self.mu, self.rate, self.cut, self.left
 
     def top(self) -> float:
         """Return the largest loss, about."""
         if self.mirrored:
             return -math.log1p(-self.rate)
-        return float(_loss(self._law(), np.array([self.cut]))[0][0])
+        return float(losses(self.law, np.array([self.cut]))[0][0])
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``log E_Q[R^{z+1}; x <= b]``, mirrored ``log E_Q[R^{-z}; x <= b]``."""
-        return cut_log_moment(self._law(), -z if self.mirrored else z + 1)
+        return cut_log_moment(self.law, -z if self.mirrored else z + 1)
 
     @classmethod
     def log_moments(
@@ -96,11 +97,10 @@ class CutSample(Pair):
         """Return about minus the log of the mass that is left."""
         pairs = [(pair, times) for pair, times in spends if isinstance(pair, CutSample)]
         cut = np.array([pair.cut for pair, _ in pairs])
-        q, mu = special.ndtr(-cut), np.array([pair.mu for pair, _ in pairs])
+        q = special.ndtr(-cut)
         rate = np.array([0.0 if pair.mirrored else pair.rate for pair, _ in pairs])
-        mass = (1 - rate) * q + rate * special.ndtr(mu - cut)
-        left = (1 - rate) * q + rate * special.ndtr(-mu - cut)
-        mass = mass + left * np.array([pair.replaced for pair, _ in pairs])
+        mass = (1 - rate) * q + rate * special.ndtr(np.array([p.mu for p, _ in pairs]) - cut)
+        mass = mass + np.array([tails(pair.law)[2] for pair, _ in pairs])
         return -float(np.array([times for _, times in pairs]) @ np.log1p(-mass))
 
     @classmethod
@@ -113,20 +113,20 @@ class CutSample(Pair):
             value, error = _alike(pair, a)
             if error[0] < 0.1:
                 most = float(value[0].real + error[0])
-                parts = _parts_below(pair._law(), float(a[0].real), most, 301)
+                parts = _parts_below(pair.law, float(a[0].real), most, 301)
                 total += times * decay_of_parts(*parts, beyond)
         return total * (1 - 1e-12)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return bounds from values and from uniform parts."""
         a = -tilt if self.mirrored else tilt + 1
-        parts = _parts(self._law(), a)
-        points = _suprema(self._law(), a, float(beyond.min()), float(beyond.max()))
+        parts = _parts(self.law, a)
+        points = _suprema(self.law, a, float(beyond.min()), float(beyond.max()))
         return decay_from_points(points, parts, beyond)
 
 
-_Law = tuple[float, float, float, bool]
-"""mu, the rate, the cut, and whether the unit is replaced."""
+Law = tuple[float, float, float, float]
+"""mu, the rate, the cut, and where outcomes begin of a unit that is replaced (0 of no such)."""
 
 
 def cut_sample(
@@ -151,27 +151,39 @@ def cut_sample(
         return None
     at = int(below[0])
     # the tails of the normal law are within 1e-12
-    missing = float(mass[at]) * (1 + 1e-9) + 1e-300
-    return CutSample(mu, rate, float(points[at]), mirrored, replaced), missing
+    missing, cut = float(mass[at]) * (1 + 1e-9) + 1e-300, float(points[at])
+    return CutSample(mu, rate, cut, mirrored, cut if replaced else 0.0), missing
 
 
-def _left(law: _Law) -> float:
-    return -law[2] if law[3] else -_LEFT
+def tails(law: Law) -> tuple[float, float, float, float]:
+    """Return P's and Q's masses right of the cut, then left of where the outcomes begin."""
+    mu, rate, cut, left = law
+    far, moved = special.ndtr(-cut), special.ndtr(mu - cut)
+    if not left:
+        return float((1 - rate) * far + rate * moved), float(far), 0.0, 0.0
+    opposite = special.ndtr(-mu - cut)
+    before, less, more = (special.ndtr(each - left) for each in (0.0, -mu, mu))
+    return (
+        float((1 - rate) * far + rate * moved),
+        float((1 - rate) * far + rate * opposite),
+        float((1 - rate) * before + rate * less),
+        float((1 - rate) * before + rate * more),
+    )
 
 
-def _lost(law: _Law) -> float:
-    """Return Q's mass beyond the cut."""
-    mu, rate, cut, replaced = law
-    each = float(special.ndtr(-cut))
-    if not replaced:
-        return each
-    return 2 * (1 - rate) * each + rate * float(special.ndtr(mu - cut) + special.ndtr(-mu - cut))
+def _left(law: Law) -> float:
+    return -law[3] if law[3] else -_LEFT
 
 
-def _loss(law: _Law, x: Array) -> tuple[Array, Array]:
+def _lost(law: Law) -> float:
+    """Return Q's mass of all that is cut off."""
+    return sum(tails(law)[1::2])
+
+
+def losses(law: Law, x: Array) -> tuple[Array, Array]:
     """Return ``log R``, and log d; each within 16 units, beside the rounding of log r."""
-    mu, rate, _, replaced = law
-    if not replaced:
+    mu, rate, _, left = law
+    if not left:
         return _losses(mu, rate, x), np.zeros_like(x)
     below = _losses(mu, rate, -x)
     return _losses(mu, rate, x) - below, below
@@ -189,7 +201,7 @@ def _losses(mu: float, rate: float, x: Array) -> Array:
 def _alike(pair: CutSample, s: Complex) -> tuple[Complex, Array]:
     """Return the log-moments of points that are all real or all on one line."""
     value, error = np.zeros(len(s), dtype=np.complex128), np.full(len(s), np.inf)
-    law = pair._law()
+    law = pair.law
     if not np.isfinite(s).all():
         return value, error
     on_line = bool(s.imag.any())
@@ -214,7 +226,7 @@ def _alike(pair: CutSample, s: Complex) -> tuple[Complex, Array]:
         nodes = Nodes(loss[None], slip[None], log_masses[None], each[None])
         # what lies left, R being between 1 - q and 1 there; of the rounding of what is lost
         most = 1 + np.exp(np.minimum(np.maximum(-a, 0.0) * -math.log1p(-pair.rate), 700.0))
-        outside = 0.0 if pair.replaced else 1.1 * float(special.ndtr(-_LEFT))
+        outside = 0.0 if pair.left else 1.1 * float(special.ndtr(-_LEFT))
         rest = most * outside + 1e-9 * lost + 1e-300
         if on_line:
             far = np.array([complex(a[0], float(np.abs(s.imag).max()))])
@@ -231,7 +243,7 @@ def _alike(pair: CutSample, s: Complex) -> tuple[Complex, Array]:
     return value, error
 
 
-def cut_log_moment(law: _Law, s: Complex) -> tuple[Complex, Array]:
+def cut_log_moment(law: Law, s: Complex) -> tuple[Complex, Array]:
     """Return ``log E_Q[R^s; x <= b]`` and bounds of its error."""
     points = np.ravel(s)
     value, error = np.zeros(len(points), dtype=np.complex128), np.full(len(points), np.inf)
@@ -253,7 +265,7 @@ def _octave(least: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _edges(law: _Law, size: float, least: float) -> Array:
+def _edges(law: Law, size: float, least: float) -> Array:
     """Return edges between which the density varies little, and ``R^s`` by some e-folds.
 
     By the more, the smaller it is: ``|s|`` is up to ``size``, and ``Re s`` at least ``least``.
@@ -261,8 +273,10 @@ def _edges(law: _Law, size: float, least: float) -> Array:
     """
     x = np.linspace(_left(law), law[2], 801)
     # how many panels there are up to each x: one for each unit of x, of log r, and of |s| L / 10
-    loss = _loss(law, x)[0]
-    folds = np.diff(loss) / 10 / (1 + least / 20 * np.maximum(0.0, -loss[1:]))
+    loss, below = losses(law, x)
+    small = x * x / 2 - below + least * np.maximum(0.0, -loss) - size * np.maximum(0.0, loss)
+    small = np.maximum(0.0, np.minimum(small[1:], small[:-1]))
+    folds = np.diff(loss) / 10 / (1 + small / 20)
     each = np.diff(x) * max(1.0, law[0] / 1.2) + size * folds
     count = np.concatenate([[0.0], np.cumsum(each)])
     if not (count[-1] + 2) * 24 <= _MOST:
@@ -275,19 +289,19 @@ def _rule() -> tuple[Array, Array]:
     return np.polynomial.legendre.leggauss(24)
 
 
-def _nodes(law: _Law, edges: Array) -> tuple[Array, ...]:
+def _nodes(law: Law, edges: Array) -> tuple[Array, ...]:
     """Return nodes, losses there, logs of masses; errors of losses, of d; half-widths, centres."""
-    (mu, rate, _, replaced), (nodes, weights) = law, _rule()
+    (mu, rate, _, left), (nodes, weights) = law, _rule()
     half, centre = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
     x = (centre[:, None] + half[:, None] * nodes).ravel()
-    loss, below = _loss(law, x)
+    loss, below = losses(law, x)
     log_masses = np.log((half[:, None] * weights).ravel()) - x * x / 2 - math.log(2 * math.pi) / 2
     # d L / d x is mu times the share of q r in R: the loss's own rounding, that of log r by its
     # share, and of the place of the node
     far = 8 * UNIT * (mu * np.abs(x) + mu * mu + abs(math.log(rate)))
     log_r = math.log(rate) + mu * x - mu * mu / 2
     slip = 16 * UNIT * np.abs(loss + below) + far * np.minimum(1.0, np.exp(log_r - loss - below))
-    if not replaced:
+    if not left:
         return x, loss, log_masses, slip, np.zeros_like(x), half, centre
     # log d has errors of the same kind, and those of both are the loss's
     off = 16 * UNIT * np.abs(below)
@@ -295,7 +309,7 @@ def _nodes(law: _Law, edges: Array) -> tuple[Array, ...]:
     return x, loss, log_masses + below, slip + off, off, half, centre
 
 
-def _panels(law: _Law, s: Complex, edges: Array) -> tuple[Complex, Array]:
+def _panels(law: Law, s: Complex, edges: Array) -> tuple[Complex, Array]:
     """Return the log-moments by panels between edges."""
     x, loss, log_masses, slip, off, half, centre = _nodes(law, edges)
     masses = np.exp(log_masses)
@@ -325,14 +339,14 @@ def _panels(law: _Law, s: Complex, edges: Array) -> tuple[Complex, Array]:
     return np.where(good, value, 0.0), np.where(good, error, np.inf)
 
 
-def _remainder(law: _Law, s: Complex, centre: Array, half: Array) -> Array:
+def _remainder(law: Law, s: Complex, centre: Array, half: Array) -> Array:
     """Return the bound of the rule's error, all panels together."""
-    (mu, rate, _, replaced), y, reach = law, 1.875 * half, 2.125 * half
+    (mu, rate, _, left), y, reach = law, 1.875 * half, 2.125 * half
     low, high, angle = _on_ellipses(mu, rate, centre - reach, centre + reach, y)
     # both signs of log |R|
     a, imaginary = s.real[:, None], np.abs(s.imag)[:, None]
     grown, mass = np.maximum(a * low, a * high) + imaginary * angle, np.zeros(len(half))
-    if replaced:  # |n^s d^{1-s}|, and |d|
+    if left:  # |n^s d^{1-s}|, and |d|
         low, mass, angle = _on_ellipses(mu, rate, -centre - reach, -centre + reach, y)
         grown = grown + np.maximum((1 - a) * low, (1 - a) * mass) + imaginary * angle
     # the nearest point to 0 of the panel's box
@@ -359,7 +373,7 @@ def _on_ellipses(
 
 
 @lru_cache(maxsize=256)
-def _suprema(law: _Law, a: float, first: float, last: float) -> tuple[Array, Array]:
+def _suprema(law: Law, a: float, first: float, last: float) -> tuple[Array, Array]:
     """Return points t, ``first`` the first, and bounds of ``log |phi|`` from each of them on."""
 
     def square(t: Array) -> Array:
@@ -375,7 +389,7 @@ def _suprema(law: _Law, a: float, first: float, last: float) -> tuple[Array, Arr
     return suprema(square, uniform, _variance(law, a), first, last)
 
 
-def _variance(law: _Law, a: float) -> float:
+def _variance(law: Law, a: float) -> float:
     """Return an upper bound of the loss's variance under the law proportional to R^a.
 
     For any m and h, ``E (L - m)^2 <= 2 (E cosh(h (L - m)) - 1) / h^2``, of moments at a +- h.
@@ -393,13 +407,13 @@ def _variance(law: _Law, a: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _parts(law: _Law, a: float) -> tuple[Array, Array]:
+def _parts(law: Law, a: float) -> tuple[Array, Array]:
     """Return the weights and widths of uniform parts under the density of the loss.
 
     On a cell of x the density of x is at least ``min(phi) min(R^a) / E R^a``, both minima at an
-    end, and the loss moves by at most ``mu q r / R`` at its right end. Of a unit that is replaced the
-    density is ``phi d``, d least at an end as well, and the loss moves also by ``mu q r(-x) / d``,
-    at most that at the left end.
+    end, and the loss moves by at most ``mu q r / R`` at its right end. Of a unit that is replaced
+    the density is ``phi d``, d least at an end as well, and the loss moves also by
+    ``mu q r(-x) / d``, at most that at the left end.
     """
     value, error = cut_log_moment(law, np.array([a], dtype=np.complex128))
     if not error[0] < 0.1:
@@ -407,13 +421,13 @@ def _parts(law: _Law, a: float) -> tuple[Array, Array]:
     return _parts_below(law, a, float(value[0].real) + float(error[0]), 2001)
 
 
-def _parts_below(law: _Law, a: float, log_moment: float, points: int) -> tuple[Array, Array]:
+def _parts_below(law: Law, a: float, log_moment: float, points: int) -> tuple[Array, Array]:
     """Return the uniform parts from an upper bound of the log-moment, on so many points."""
-    (mu, rate, cut, replaced), x = law, np.linspace(_left(law), law[2], points)
-    loss, below = _loss(law, x)
+    (mu, rate, _, left), x = law, np.linspace(_left(law), law[2], points)
+    loss, below = losses(law, x)
     log_r = math.log(rate) + mu * x - mu * mu / 2
     log_share = np.minimum(log_r - loss - below, 0.0)[1:]
-    if replaced:
+    if left:
         log_share = np.logaddexp(log_share, np.minimum(log_r - 2 * mu * x - below, 0.0)[:-1])
     log_density = -x * x / 2 - math.log(2 * math.pi) / 2
     low = np.minimum(log_density[:-1], log_density[1:]) + np.minimum(a * loss[:-1], a * loss[1:])

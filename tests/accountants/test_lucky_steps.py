@@ -104,7 +104,7 @@ def test_bounds_hold_the_limit_of_lattices(
 
 
 def test_of_a_tiny_delta_several_large_steps_count() -> None:
-    split = lucky._split(1.0, 1e-3, 300, 8.0, 0.1, 2**15)
+    split = lucky._split((1.0, 1e-3, 0.0, 300), 8.0, 0.1, 2**15)
     assert split is not None
     low, high = split.delta(8.0)
     truth = limit(1.0, 1e-3, 300, 8.0, 2**17, 13.0, turns=16)  # 4.78e-49
@@ -117,7 +117,7 @@ def test_of_a_tiny_delta_several_large_steps_count() -> None:
 def test_all_splits_agree(share: float, epsilon: float) -> None:
     """How many steps count as large changes nothing but the width."""
     truth = limit(1 / 0.7, 1e-3, 100, epsilon, 2**17, 20.0)
-    split = lucky._split(1 / 0.7, 1e-3, 100, 0.3, share, 2**12)
+    split = lucky._split((1 / 0.7, 1e-3, 0.0, 100), 0.3, share, 2**12)
     assert split is not None
     low, high = split.delta(epsilon)
     assert low * (1 - 3e-6) <= truth <= high * (1 + 3e-6)
@@ -127,7 +127,7 @@ def test_all_splits_agree(share: float, epsilon: float) -> None:
 @pytest.mark.parametrize("side", [1, -1])
 def test_large_losses_are_convolved(side: int) -> None:
     """Sums of k large losses, and what is left out of them, against plain convolutions."""
-    split = lucky._split(2.0, 1e-4, 1000, 50.0, 0.1, 2**11)
+    split = lucky._split((2.0, 1e-4, 0.0, 1000), 50.0, 0.1, 2**11)
     assert split is not None
     large, left_out = split.large, 0
     masses = large.masses[side]
@@ -147,7 +147,7 @@ def test_large_losses_are_convolved(side: int) -> None:
 
 
 def test_moments_of_large_losses_are_bounded() -> None:
-    split = lucky._split(1.0, 1e-3, 300, 8.0, 0.1, 2**11)
+    split = lucky._split((1.0, 1e-3, 0.0, 300), 8.0, 0.1, 2**11)
     assert split is not None
     large = split.large
     losses = large.base[1] + large.step * np.arange(len(large.masses[1]))
@@ -159,7 +159,7 @@ def test_moments_of_large_losses_are_bounded() -> None:
 
 def test_small_losses_are_convolved() -> None:
     """``D_m`` on a lattice is that of a convolution, left, right and in the middle."""
-    split = lucky._split(1 / 0.7, 1e-3, 100, 0.3, 0.1, 2**12)
+    split = lucky._split((1 / 0.7, 1e-3, 0.0, 100), 0.3, 0.1, 2**12)
     assert split is not None
     small, m = split.small, 90
     # masses of x up to the cut, very fine, and spread on a lattice of losses
