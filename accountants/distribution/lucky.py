@@ -406,7 +406,7 @@ def _large(law: Law, top: float, tilt: float, cells: int) -> _Large | None:
     least = float(losses(law, np.array([cut]))[0][0])
     step = (top - least) / cells
     edges = least + step * np.arange(cells + 1)
-    x = _outcomes(mu, rate, left, edges)
+    x = _outcomes(mu, rate, left, np.asarray(edges, dtype=np.float64))
     x[0] = cut
     far = float(np.abs(x).max())
     # Gauss's rule of 12 points is within 64/15 M 8^-22 / (1 - 1/64) on the ellipse whose semi-axes

@@ -156,13 +156,13 @@ class _Large:
     @staticmethod
     def of(spends: Sequence[tuple[Pair, int]]) -> _Large | None:
         """Return them; None where there are none, or other losses may fall without end."""
-        if (replaced := _columns(spends, ReplacedGaussianPair)) is not None:
-            mu, rate, times = replaced
-            if not ((rate <= 0.5) & (mu >= 1e-3) & (mu <= 12)).all():
+        if (columns := _columns(spends)) is not None:
+            m, q, n = columns
+            if not ((q <= 0.5) & (m >= 1e-3) & (m <= 12)).all():
                 return None
-            typical = 2 * rate * np.exp(-mu * mu / 2) * np.sinh(mu)
-            fall = 8 * math.sqrt(float(times @ (typical * typical)))
-            return _Large(mu, rate, times, (), fall, 0.0, True) if fall > 0 else None
+            typical = 2 * q * np.exp(-m * m / 2) * np.sinh(m)
+            fall = 8 * math.sqrt(float(n @ (typical * typical)))
+            return _Large(m, q, n, (), fall, 0.0, True) if fall > 0 else None
         some, others = [], []
         for pair, times in spends:
             one = pair if type(pair) is SampledGaussianPair else None
@@ -192,7 +192,8 @@ class _Large:
             b = np.array([pair.outcome(np.array([far]))[0] for pair in pairs])
             # and so far out that next to nothing happens again
             log_share = math.log(_AGAIN / float(self.times.sum())) - epsilon
-            return np.maximum(b, _FAR[np.argmax(special.log_ndtr(-_FAR) <= log_share)])
+            least = float(_FAR[np.argmax(special.log_ndtr(-_FAR) <= log_share)])
+            return np.asarray(np.maximum(b, least), dtype=np.float64)
         least = (epsilon + self.fall) * (1 + 1e-12)
         # e^L = 1 - q + q r there
         log_r = np.log1p(np.expm1(least) / self.rate) if least < 600 else least - np.log(self.rate)
@@ -226,17 +227,11 @@ _AGAIN = 1e-9
 _FAR = np.linspace(0.0, 39.0, 400)
 
 
-def _columns(
-    spends: Sequence[tuple[Pair, int]], kind: type[SampledGaussianPair | ReplacedGaussianPair]
-) -> tuple[Array, Array, Array] | None:
-    """Return mu, rate and times of pairs that are all of one kind; None of others."""
-    if not spends or not all(type(pair) is kind for pair, _ in spends):
+def _columns(spends: Sequence[tuple[Pair, int]]) -> tuple[Array, Array, Array] | None:
+    """Return mu, rate and times of replaced units' samples; None where there are others."""
+    some = [(p.mu, p.rate, n) for p, n in spends if isinstance(p, ReplacedGaussianPair)]
+    if not some or len(some) < len(spends):
         return None
-    some = [
-        (pair.mu if isinstance(pair, ReplacedGaussianPair) else pair.body.mu, pair.rate, times)
-        for pair, times in spends
-        if isinstance(pair, SampledGaussianPair | ReplacedGaussianPair)
-    ]
     mu, rate, times = np.array(some, dtype=np.float64).T
     return mu, rate, times
 

@@ -79,9 +79,7 @@ class CutSample(Pair):
         return cut_log_moment(self.law, -z if self.mirrored else z + 1)
 
     @classmethod
-    def log_moments(
-        cls, spends: Sequence[tuple[Pair, int]], z: Complex
-    ) -> tuple[Complex, Array] | None:
+    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
         """Return the sum: on the real line or on one line the nodes of a pair serve all points."""
         points, total = np.ravel(z), np.zeros(np.size(z), dtype=np.complex128)
         error = np.zeros(len(points))

@@ -161,19 +161,21 @@ def test_small_losses_are_convolved() -> None:
     """``D_m`` on a lattice is that of a convolution, left, right and in the middle."""
     split = lucky._split((1 / 0.7, 1e-3, 0.0, 100), 0.3, 0.1, 2**12)
     assert split is not None
+    assert split.small is not None
     small, m = split.small, 90
+    mu, rate, cut, _ = small.law
     # masses of x up to the cut, very fine, and spread on a lattice of losses
-    x = np.linspace(-9.0, small.cut, 400_001)
+    x = np.linspace(-9.0, cut, 400_001)
     middle = (x[1:] + x[:-1]) / 2
-    loss = np.log1p(small.rate * np.expm1(small.mu * middle - small.mu**2 / 2))
+    loss = np.log1p(rate * np.expm1(mu * middle - mu**2 / 2))
     p = np.exp(-middle * middle / 2 + loss) / math.sqrt(2 * math.pi) * (x[1] - x[0])
     step, size = 1e-6, 2**19
-    place = (loss - math.log1p(-small.rate)) / step
+    place = (loss - math.log1p(-rate)) / step
     index = np.floor(place).astype(int)
     share = place - index
     masses = np.bincount(index, p * (1 - share), size) + np.bincount(index + 1, p * share, size)
     sums = np.fft.irfft(np.fft.rfft(masses, size) ** m, size)
-    losses = m * math.log1p(-small.rate) + step * np.arange(size)
+    losses = m * math.log1p(-rate) + step * np.arange(size)
     for start in (0.08, 0.02, -0.05):
         low, high = small.bounds(m, start, 8, 10.0)
         for j in range(8):
