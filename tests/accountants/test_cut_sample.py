@@ -116,8 +116,8 @@ def test_moments_of_a_unit_replaced_are_those_of_an_integral(
                     assert off < 1e-9
     bound = pair.decay(10 / top, t := np.geomspace(0.1, 1000, 40) / top)
     x = np.linspace(1 - cut, cut, 40_001)
-    p, other = ((1 - q) * np.exp(-x * x / 2) + q * np.exp(-((x - s) ** 2) / 2) for s in (mu, -mu))
-    loss = np.log(p / other)
+    p, absent = of_one(mu, q, x)
+    loss = np.log(p / absent)
     law = p * np.exp(10 / top * loss)
     size = np.array([abs(np.sum(law * np.exp(1j * one * loss))) for one in t]) / law.sum()
     with np.errstate(divide="ignore"):
