@@ -601,9 +601,10 @@ def _surely_rare(
 ) -> Bounds | None:
     """Return the bracket of many samples whose large losses are rare; None of others.
 
-    Of a replaced unit's samples it is asked in any case: what is left has moments at less cost.
+    Of a replaced unit's samples it is asked in any case: at small rates what is left has moments at
+    less cost.
     """
-    replaced = all(isinstance(pair, ReplacedGaussianPair) for pair, _ in spends)
+    replaced = all(isinstance(p, ReplacedGaussianPair) and p.rate <= 0.01 for p, _ in spends)
     many = len(spends) > _FEW_SAMPLES and contour.is_heavy(spends, delta)
     return _rare(spends, delta, bounds, most) if many or replaced else None
 
