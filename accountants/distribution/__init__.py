@@ -599,10 +599,14 @@ def _cut(spends: contour.Spends, delta: float, bounds: Bounds | None, most: floa
 def _surely_rare(
     spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds | None:
-    """Return the bracket of many samples whose large losses are rare; None of others."""
-    if len(spends) <= _FEW_SAMPLES or not contour.is_heavy(spends, delta):
-        return None
-    return _rare(spends, delta, bounds, most)
+    """Return the bracket of many samples whose large losses are rare; None of others.
+
+    Of a replaced unit's samples it is asked in any case: at small rates what is left has moments at
+    less cost.
+    """
+    replaced = all(isinstance(p, ReplacedGaussianPair) and p.rate <= 0.01 for p, _ in spends)
+    many = len(spends) > _FEW_SAMPLES and contour.is_heavy(spends, delta)
+    return _rare(spends, delta, bounds, most) if many or replaced else None
 
 
 _FEW_SAMPLES = 16

@@ -30,6 +30,13 @@ bounded on both sides:
   ``e^e w(t) e^{te} E_Q[R^{-t}; x <= b]^m``; far right of it is
   ``0 <= D_m(e) <= w(c) e^{-ce} m(c)^m``, for all positive t and c.
 
+Where units are *replaced*, large losses fall as far as they rise. Steps with ``x < -a`` are left
+out, so far out that they are of no account: their losses are negative, so that they add at most
+``n P(x < -a) delta(eps)``. All others with ``x <= b`` are small. Under Q the others' sum falls with
+the law with which it rises under P: a capped step's ``E_Q[(e^eps - e^S)_+; A]`` is at most
+``e^eps n Q(L > Y) delta(eps)`` where ``Y >= 2 eps`` (`accountants.distribution.rare`). Both are a
+share of delta.
+
 With ``n_c = int e^{cl} nu(dl)``, k large steps add at most
 ``w(c) e^{-c eps} C(n, k) n_c^k m(c)^{n-k}`` for every c > 0, Chernoff's bound again: so much is
 added for each k that is left out, and a geometric series for the rest.
@@ -47,9 +54,9 @@ from attrs import evolve, frozen
 from accountants import special
 from accountants.distribution import contour
 from accountants.distribution.convolution import power, transform_error
-from accountants.losses.cut_sample import CutSample, _alike, _losses, cut_log_moment
+from accountants.losses.cut_sample import CutSample, Law, _alike, cut_log_moment, losses, tails
 from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
-from accountants.losses.sampling import SampledGaussianPair
+from accountants.losses.sampling import ReplacedGaussianPair, SampledGaussianPair
 from accountants.numerics import (
     UNIT,
     Array,
@@ -85,20 +92,17 @@ _LITTLE = 1e-10
 """Numbers of large steps that together add less than this share are bounded alone."""
 
 
-def _phi(x: float) -> float:
-    return float(special.ndtr(x))
+def _log_masses(law: Law) -> tuple[float, float]:
+    """Return the logs of P's and Q's masses of small losses."""
+    p, q, p_left, q_left = tails(law)
+    return math.log1p(-(p + p_left)), math.log1p(-(q + q_left))
 
 
-def _log_masses(mu: float, rate: float, cut: float) -> tuple[float, float]:
-    """Return the logs of P(x <= cut) and Q(x <= cut)."""
-    beyond = _phi(-cut)
-    return math.log1p(-((1 - rate) * beyond + rate * _phi(mu - cut))), math.log1p(-beyond)
-
-
-def _beyond(mu: float, rate: float, cut: float) -> tuple[float, float]:
-    """Return P(x > cut) and Q(x > cut)."""
-    q = _phi(-cut)
-    return (1 - rate) * q + rate * _phi(mu - cut), q
+def _outcomes(mu: float, rate: float, left: float, loss: Array) -> Array:
+    """Return x where the loss is ``loss``."""
+    if left:
+        return ReplacedGaussianPair(mu, rate).outcome(loss)
+    return np.asarray((np.log1p(np.expm1(loss) / rate) + mu * mu / 2) / mu)
 
 
 def _exp(logs: Array) -> Array:
@@ -111,7 +115,7 @@ class _Small:
 
     Parameters
     ----------
-    mu, rate, cut
+    law
         Losses at ``x <= cut``.
     step
         h, of the lattice on which ``D_m`` is wanted.
@@ -123,21 +127,22 @@ class _Small:
         Log-moments of one step at the nodes ``c + i n 2 pi / (h span)``, and their errors.
     tail
         Log of the bound of what lies beyond them, in units of ``e^{K(c) - c e}``.
+    wider
+        The same by smaller tilts, which keep digits farther left.
     """
 
-    mu: float
-    rate: float
-    cut: float
+    law: Law
     step: float
     tilt: float
     span: int
     values: Complex
     errors: Array
     tail: float
+    wider: tuple[_Small, ...] = ()
 
     @cached_property
     def log_masses(self) -> tuple[float, float]:
-        return _log_masses(self.mu, self.rate, self.cut)
+        return _log_masses(self.law)
 
     @cached_property
     def _moments(self) -> dict[int, tuple[Array, Array]]:
@@ -145,7 +150,7 @@ class _Small:
         powers = self.tilt * np.geomspace(1e-3, 1e3, 96)
         found = {}
         for side, orders in ((1, powers + 1), (-1, -powers)):
-            moments = _upper(self.mu, self.rate, self.cut, orders)
+            moments = _upper(self.law, orders)
             some = np.isfinite(moments)
             found[side] = np.append(powers[some], 1e-9), np.append(moments[some], np.inf)
         return found
@@ -213,6 +218,13 @@ class _Small:
         right = np.exp(np.minimum(best + 1e-9 * (1 + np.abs(best)), 600.0)) * 1.6
         return left * (1 + 1e-9) + np.repeat(right, 128)[: len(points)]
 
+    def _turns(self, points: Array) -> list[tuple[int, int]]:
+        """Return from which falling point to which each line is asked: it loses digits left."""
+        tilts = [line.tilt for line in (self, *self.wider)]
+        ends = [int(np.searchsorted(-points * tilt, _KEPT)) for tilt in tilts[:-1]]
+        begins = [int(np.searchsorted(-points * tilt, _KEPT - 4)) for tilt in tilts[:-1]]
+        return list(zip([0, *begins], [*ends, len(points)], strict=True))
+
     def bounds(self, m: int, start: float, count: int, steep: float) -> tuple[Array, Array]:
         """Return bounds of ``D_m`` at ``start - j h`` for j < count.
 
@@ -255,17 +267,19 @@ class _Small:
             # until they lie close together, or no longer help to tell what is far
             if spacing <= max(1, self.span // 128) or last - first > 0.8 * (some.stop - some.start):
                 break
-        for begin in range(first, last + 1, self.span // 2):
-            some = slice(begin, min(last + 1, begin + self.span // 2))
-            bulk = self.on_lattice(m, float(points[begin]), some.stop - begin)
-            low[some] = np.maximum(low[some], bulk[0])
-            best[some] = np.minimum(best[some], bulk[1])
+        for line, (begins, ends) in zip((self, *self.wider), self._turns(points), strict=True):
+            stop = min(last + 1, ends)
+            for begin in range(max(first, begins), stop, line.span // 2):
+                some = slice(begin, min(stop, begin + line.span // 2))
+                bulk = line.on_lattice(m, float(points[begin]), some.stop - begin)
+                low[some] = np.maximum(low[some], bulk[0])
+                best[some] = np.minimum(best[some], bulk[1])
         return np.minimum(low * (1 - 1e-13), best), best
 
 
-def _upper(mu: float, rate: float, cut: float, s: Array) -> Array:
+def _upper(law: Law, s: Array) -> Array:
     """Return upper bounds of ``log E[R^s; x <= cut]``, infinite where nothing is known."""
-    value, error = cut_log_moment(mu, rate, cut, s.astype(np.complex128))
+    value, error = cut_log_moment(law, s.astype(np.complex128))
     bound = value.real + error
     return np.where(
         np.isfinite(error) & np.isfinite(bound), bound + 4 * UNIT * np.abs(bound), np.inf
@@ -386,20 +400,20 @@ def _reach(logs: Array, k: int) -> int:
     return max(least, len(logs))
 
 
-def _large(
-    mu: float, rate: float, cut: float, top: float, tilt: float, cells: int
-) -> _Large | None:
+def _large(law: Law, top: float, tilt: float, cells: int) -> _Large | None:
     """Return the losses between those of ``x = cut`` and ``top``; None where cells are too wide."""
-    least = float(_losses(mu, rate, np.array([cut]))[0])
+    mu, rate, cut, left = law
+    least = float(losses(law, np.array([cut]))[0][0])
     step = (top - least) / cells
     edges = least + step * np.arange(cells + 1)
-    x = (np.log1p(np.expm1(edges) / rate) + mu * mu / 2) / mu
+    x = _outcomes(mu, rate, left, np.asarray(edges, dtype=np.float64))
     x[0] = cut
     far = float(np.abs(x).max())
     # Gauss's rule of 12 points is within 64/15 M 8^-22 / (1 - 1/64) on the ellipse whose semi-axes
     # add up to 8 (Trefethen 2019, Thm 19.3); there the integrands are at most e^{room} times their
     # least on the panel: axes of 4.0625 w and 3.9375 w, |phi| by its real part and e^{y^2/2}, and
-    # |R| by R at the right end, whose log has a slope of at most mu. Wide cells are cut in panels.
+    # |R| by R at the right end, whose log has a slope of at most mu; of replaced units n by itself
+    # there, d by itself at the left end. Wide cells are cut in panels.
     widest = min(1.0, 17.0 / (5.1 * (far + mu) + 8))
     panels = np.ceil(np.diff(x) / widest).astype(int)
     if not (far < 36 and (panels > 0).all() and panels.sum() < 4 * cells):
@@ -410,13 +424,14 @@ def _large(
     centre = np.repeat(x[:-1], panels) + half * (2 * inside + 1)
     nodes, weights = gauss_rule(12)
     at = centre[:, None] + half[:, None] * nodes
-    loss = _losses(mu, rate, at.ravel()).reshape(at.shape)
+    loss, below = (each.reshape(at.shape) for each in losses(law, at.ravel()))
     middle = edges[:-1] + step / 2
-    density = np.exp(-at * at / 2) * (half[:, None] * weights / math.sqrt(2 * math.pi))
+    density = np.exp(below - at * at / 2) * (half[:, None] * weights / math.sqrt(2 * math.pi))
     scaled = density * np.exp(loss - np.repeat(middle, panels)[:, None])
     q, scaled = (np.add.reduceat(each.sum(axis=1), firsts) for each in (density, scaled))
-    # the rounding of x^2, of log r and of the loss, and the rule's error
-    wrong = UNIT * (400 + 16 * far * far + 32 * (mu * far + mu * mu + abs(math.log(rate)) + top))
+    # the rounding of x^2, of log r (of n and of d) and of the loss, and the rule's error
+    logs = (2 if left else 1) * (mu * far + mu * mu + abs(math.log(rate))) + top
+    wrong = UNIT * (400 + 16 * far * far + 32 * logs)
     offsets = np.log(scaled / q)
     p = scaled * np.exp(middle)
     # an edge's loss is off by less; so are means
@@ -431,13 +446,12 @@ def _large(
     below = np.zeros(cells + 1)
     below[:-1] += np.where(lower, p, 0.0)
     below[1:] += np.where(lower, 0.0, p)
-    capped_p, capped_q = _beyond(mu, rate, float(x[-1]))
     return _Large(
         {1: least + 2 * slip, -1: float(middle[0]) - step + shift - slip},
         step,
         {1: above * (1 + slip), -1: below * (1 - slip)},
         top - slip,
-        (capped_p, capped_q),
+        tails((mu, rate, float(x[-1]), left))[:2],
     )
 
 
@@ -455,8 +469,6 @@ def _shift(offsets: Array, weights: Array, step: float) -> float:
 class _Split:
     """n steps, split for epsilons up to some."""
 
-    mu: float
-    rate: float
     times: int
     large: _Large
     rest: CutSample
@@ -488,6 +500,7 @@ class _Split:
             low = self._with(k, epsilon, -1) if side <= 0 else 0.0
             high = self._with(k, epsilon, 1) if side >= 0 else 0.0
             least, most = least + low, most + high
+        most /= 1 - min(1.0 - UNIT, self._again(epsilon))
         low, high = max(0.0, least * (1 - 1e-13)), min(1.0, most * (1 + 1e-13))
         return low if side <= 0 else 0.0, high if side >= 0 else 1.0
 
@@ -522,14 +535,25 @@ class _Split:
         paid = math.exp(epsilon) * -math.expm1(self.times * math.log1p(-q))
         value = -math.expm1(self.times * math.log1p(-p))
         wrong = (2 * _TAILS + 16 * UNIT * (1 + epsilon)) * (value + paid) + 1e-300
-        log_missed = _falls(self.mu, self.rate, self.times, self.large.top - epsilon)
+        if self.rest.left:
+            return value - paid - wrong, value - paid + wrong
+        log_missed = _falls(self.rest.mu, self.rest.rate, self.times, self.large.top - epsilon)
         missed = 2 * math.exp(epsilon) * self.times * q * math.exp(min(0.0, log_missed))
         return value - paid - wrong, value - paid + wrong + missed
+
+    def _again(self, epsilon: float) -> float:
+        """Return a bound of the share of delta that is missed, where units are replaced."""
+        if not self.rest.left:
+            return 0.0
+        if self.large.top < 2 * epsilon:
+            return 1.0
+        share = math.exp(epsilon) * self.large.capped[1] + tails(self.rest.law)[2]
+        return self.times * share * (1 + 1e-9)
 
     def guess(self, epsilon: float) -> float:
         """Return about the log of the hockey-stick, or less: the capped steps and one large one."""
         losses = self.large.base[-1] + self.large.step * np.arange(len(self.large.masses[-1]))
-        log_rest = (self.times - 1) * _log_masses(self.mu, self.rate, self.rest.cut)[0]
+        log_rest = (self.times - 1) * _log_masses(self.rest.law)[0]
         one = (
             self.times
             * math.exp(log_rest)
@@ -577,7 +601,7 @@ class _Split:
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        small = _upper(self.mu, self.rate, self.rest.cut, self._tilts + 1)
+        small = _upper(self.rest.law, self._tilts + 1)
         return self.large.log_moment(self._tilts), small
 
 
@@ -602,7 +626,7 @@ def _backward(mu: float, rate: float, times: int) -> tuple[Array, Array]:
 
 
 def _split(
-    mu: float, rate: float, times: int, epsilon: float, share: float, cells: int, longest: int = 0
+    found: _Steps, epsilon: float, share: float, cells: int, longest: int = 0
 ) -> _Split | None:
     """Return a split for epsilons up to one; None where there is none of use.
 
@@ -615,25 +639,26 @@ def _split(
     longest
         Fewer large steps than this need not be tried as the most that are added up.
     """
-    top = epsilon + _room(mu, rate, times, epsilon)
+    mu, rate, left, times = found
+    top = epsilon + _room(found, epsilon)
     x = np.linspace(-8.0, 40.0, 4801)
-    losses = _losses(mu, rate, x)
+    every, below = losses((mu, rate, 40.0, left), x)
     beyond = (1 - rate) * special.ndtr(-x) + rate * special.ndtr(mu - x)
     at = int(np.searchsorted(-times * beyond, -share))
-    if not (0 < losses[at] < 0.8 * top and top < 600):
+    if not (0 < every[at] < 0.8 * top and top < 600):
         return None
     cut = float(x[at])
     # guesses: the variance of the small losses' sum, and Chernoff's best tilt
-    weights = np.exp(-x[:at] * x[:at] / 2) / math.sqrt(2 * math.pi) * 0.01
-    mean = float(weights @ losses[:at])
-    deviation = math.sqrt(times * max(1e-300, float(weights @ losses[:at] ** 2) - mean * mean))
+    weights = np.exp(below[:at] - x[:at] * x[:at] / 2) / math.sqrt(2 * math.pi) * 0.01
+    mean = float(weights @ every[:at])
+    deviation = math.sqrt(times * max(1e-300, float(weights @ every[:at] ** 2) - mean * mean))
     # of a sum that is seldom more than one of them their size counts, not the deviation
-    near = min(1 / deviation, 4 / float(losses[at]))
-    inside = x <= math.log1p(math.expm1(min(top, 600.0)) / rate) / mu + mu / 2
+    near = min(1 / deviation, 4 / float(every[at]))
+    inside = x <= float(_outcomes(mu, rate, left, np.array([min(top, 600.0)]))[0])
     grid = np.geomspace(0.01, 1e4, 80) / epsilon
-    density = np.exp(-(x[inside] ** 2) / 2) / math.sqrt(2 * math.pi) * 0.01
+    density = np.exp(below[inside] - x[inside] ** 2 / 2) / math.sqrt(2 * math.pi) * 0.01
     with np.errstate(over="ignore", invalid="ignore"):
-        moments = times * (np.expm1(np.outer(grid + 1, losses[inside])) @ density)
+        moments = times * (np.expm1(np.outer(grid + 1, every[inside])) @ density)
         scores = moments - grid * epsilon + contour.chernoff_factor(grid)
     tilt = float(grid[int(np.nanargmin(np.where(np.isnan(scores), np.inf, scores)))])
     larges: dict[int, _Large | None] = {}
@@ -641,22 +666,35 @@ def _split(
         twice = tilt * top > 30 and longest <= 8
         most = min(cells * (2 if twice else 1), _LONGEST // min(longest, 12) - 2)
         if most not in larges:
-            larges[most] = _large(mu, rate, cut, top, tilt, most)
+            larges[most] = _large((mu, rate, cut, left), top, tilt, most)
         large, some = larges[most], min(longest, times - 1)
         if large is None or some == times:
             return None
-        rest = CutSample(mu, rate, cut)
-        found = _Split(mu, rate, times, large, rest, some, epsilon)
+        rest = CutSample(mu, rate, cut, left=left)
+        split = _Split(times, large, rest, some, epsilon)
         # what more add is to be little beside the largest of the terms, which is about its bound
-        logs, log_rest = found._log_bounds(epsilon)
-        if log_rest < max(found.guess(epsilon), float(logs.max()) - 5) + math.log(_LEFT * 10):
+        logs, log_rest = split._log_bounds(epsilon)
+        if log_rest < max(split.guess(epsilon), float(logs.max()) - 5) + math.log(_LEFT * 10):
             small = _line(rest, large.step, times - some, max(tilt, near), deviation)
-            return None if small is None else evolve(found, small=small)
+            if left and small is not None:  # losses fall far as well
+                tilts = [small.tilt / 5**k for k in (1, 2, 3)]
+                tilts = [each for each in tilts if each * (top - epsilon) > _DIGITS]
+                lines = (
+                    _line(rest, large.step, times - some, each, deviation, 8 * _NODES)
+                    for each in tilts
+                )
+                small = evolve(small, wider=tuple(each for each in lines if each is not None))
+            return None if small is None else evolve(split, small=small)
     return None
 
 
-def _room(mu: float, rate: float, times: int, epsilon: float) -> float:
+def _room(found: _Steps, epsilon: float) -> float:
     """Return how far above epsilon a step is to be capped: the others' sum is hardly ever less."""
+    mu, rate, left, times = found
+    if left:  # and next to nothing happens again
+        far = _far(math.log(_AGAIN / times) - epsilon)
+        loss = float(losses((mu, rate, far, left), np.array([far]))[0][0])
+        return max(epsilon * (1 + 1e-6), loss - epsilon)
     most = times * -math.log1p(-rate) * (1 + 1e-9) + 1e-12
     for room in (np.geomspace(1e-3, 1.0, 13) * most).tolist():
         if _falls(mu, rate, times, room) < math.log(_LEFT):
@@ -675,14 +713,16 @@ class _Partial(contour.Composition):
         return self.lost
 
 
-def _line(rest: CutSample, step: float, least: int, tilt: float, deviation: float) -> _Small | None:
+def _line(
+    rest: CutSample, step: float, least: int, tilt: float, deviation: float, most: int = _NODES
+) -> _Small | None:
     """Return the small losses with their nodes; None where their moments do not decay."""
     period = max(36 / tilt, 24 * deviation)
     points = np.array([tilt], dtype=np.complex128)
     value, error = rest.log_moment(points)
     if not error[0] * least < 0.1:
         return None
-    log_p, log_q = _log_masses(rest.mu, rest.rate, rest.cut)
+    log_p, log_q = _log_masses(rest.law)
     # K(c) of the law of small losses alone, whose losses are taken from the logs of both masses
     lost = least * (tilt * (log_q - log_p) - log_p)
     composed = _Partial(families=((CutSample, ((rest, least),)),), lost=lost)
@@ -693,11 +733,11 @@ def _line(rest: CutSample, step: float, least: int, tilt: float, deviation: floa
     span = _smooth(max(64, math.ceil(period / step)))
     turn = 2 * math.pi / (span * step)
     count = math.ceil(cut[0] / turn) + 1
-    if count > _NODES:
+    if count > most:
         return None
     nodes = np.asarray(tilt + 1j * turn * np.arange(count + 1), dtype=np.complex128)
     values, errors = _alike(rest, nodes + 1)
-    return _Small(rest.mu, rest.rate, rest.cut, step, tilt, span, values, errors, cut[1] + 1e-9)
+    return _Small(rest.law, step, tilt, span, values, errors, cut[1] + 1e-9)
 
 
 def _smooth(least: int) -> int:
@@ -716,9 +756,7 @@ _WANTED = 4e-7
 
 
 def _best(
-    mu: float,
-    rate: float,
-    times: int,
+    steps: _Steps,
     epsilon: float,
     shares: Sequence[float],
     cells: int,
@@ -729,7 +767,7 @@ def _best(
     for number, share in enumerate(shares):
         if number >= 3 and best is not None:
             break
-        found = _split(mu, rate, times, epsilon, share, cells, longest)
+        found = _split(steps, epsilon, share, cells, longest)
         if found is None:
             continue
         low, high = found.delta(epsilon)
@@ -741,31 +779,55 @@ def _best(
     return None if best is None or not best[0] < 1 else best[1:]
 
 
-def _only(spends: Sequence[tuple[Pair, int]]) -> tuple[float, float, int] | None:
-    """Return mu, the rate and the number of steps of copies of one sampled Gaussian."""
+_Steps = tuple[float, float, float, int]
+"""mu, the rate, -a where units are replaced (else 0), and the number of steps."""
+
+_DIGITS = 8.0
+"""So many nats of digits are lost on a line for losses far left."""
+
+_KEPT = 16.0
+"""Farther left a wider line is asked."""
+
+_AGAIN = 1e-10
+"""What is missed where units are replaced may be this share of delta."""
+
+
+def _far(log_mass: float) -> float:
+    """Return an x with about this log of a mass beyond."""
+    x = np.linspace(0.0, 35.0, 351)
+    return float(x[np.searchsorted(-special.log_ndtr(-x), -log_mass).clip(0, 350)])
+
+
+def _only(spends: Sequence[tuple[Pair, int]]) -> _Steps | None:
+    """Return the steps that are copies of one sampled Gaussian; None of others."""
     if len(spends) != 1:
         return None
     pair, times = spends[0]
-    if type(pair) is not SampledGaussianPair or times < 2:
+    if type(pair) is ReplacedGaussianPair:
+        mu, rate, left = pair.mu, pair.rate, _far(math.log(_AGAIN / times))
+    elif type(pair) is SampledGaussianPair:
+        mu, rate, left = pair.body.mu, pair.rate, 0.0
+    else:
         return None
-    if not (0.3 <= pair.body.mu <= 4 and 1e-12 <= pair.rate <= 0.1):
+    if not (0.3 <= mu <= 4 and 1e-12 <= rate <= 0.1) or times < 2:
         return None
-    return pair.body.mu, pair.rate, times
+    return mu, rate, left, times
 
 
 def epsilon(spends: Sequence[tuple[Pair, int]], delta: float, known: Bounds) -> Bounds | None:
     """Return a bracket of epsilon inside of one that is known; None where none is of use."""
     found = _only(spends)
     lower, upper = known.lower, known.upper
-    if found is None or not (0 < upper < 300 and 1e-290 < delta < 1):
+    if found is None or not (lower < 200 and upper > 0 and 1e-290 < delta < 1):
         return None
+    farthest = min(upper, 299.0)
     # from a guess on, ever larger epsilons, until one is seen to be enough
-    at = max(lower, _one_step(*found, delta))
+    at = max(lower, _one_step(found, delta))
     rough: tuple[float, _Split, tuple[float, float]] | None = None
     for _ in range(12):
-        at = min(upper, 1.5 * at if at > 0 else upper)
-        rough = _best(*found, at, _SHARES, _COARSE)
-        if rough is None or at == upper or rough[2][1] <= delta:
+        at = min(farthest, 1.5 * at if at > 0 else farthest)
+        rough = _best(found, at, _SHARES, _COARSE)
+        if rough is None or at == farthest or rough[2][1] <= delta:
             break
     shares, cells, slope, longest = _SHARES[:1], _FINE, 1.0, 0
     if rough is not None:
@@ -774,21 +836,24 @@ def epsilon(spends: Sequence[tuple[Pair, int]], delta: float, known: Bounds) -> 
         more = math.sqrt(width / (_WANTED * slope)) if 0 < width < 10 else 1.0
         shares, cells = rough[:1], _COARSE * min(max(8, math.ceil(more)), 64)
         longest = rough[1].longest
-    best = _best(*found, upper, shares, cells, longest) if lower <= upper else None
+    farthest = min(upper, farthest)
+    best = _best(found, farthest, shares, cells, longest) if lower <= farthest else None
     if best is not None:
         lower, upper, *_ = _root(*best[1:], delta, lower, upper, slope, rough=False)
     return Bounds(lower, upper) if lower <= upper else None
 
 
-def _one_step(mu: float, rate: float, times: int, delta: float) -> float:
+def _one_step(found: _Steps, delta: float) -> float:
     """Return the epsilon at which about one step's loss alone reaches delta; 0 for none."""
-    losses = np.geomspace(1e-12, 300.0, 1200)
-    x = (np.log1p(np.expm1(losses) / rate) + mu * mu / 2) / mu
+    mu, rate, left, times = found
+    every = np.geomspace(1e-12, 300.0, 1200)
+    x = _outcomes(mu, rate, left, every)
     q = special.ndtr(-x)
     p = (1 - rate) * q + rate * special.ndtr(mu - x)
+    q = (1 - rate) * q + rate * special.ndtr(-mu - x) if left else q
     with np.errstate(invalid="ignore"):
-        reached = np.flatnonzero(times * (p - np.exp(losses) * q) > delta)
-    return float(losses[reached[-1]]) if len(reached) else 0.0
+        reached = np.flatnonzero(times * (p - np.exp(every) * q) > delta)
+    return float(every[reached[-1]]) if len(reached) else 0.0
 
 
 def _root(
@@ -848,7 +913,7 @@ def profile(spends: Sequence[tuple[Pair, int]], epsilons: Array) -> tuple[Array,
         return None
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
     for i, each in enumerate(epsilons.tolist()):
-        best = _best(*found, each, _SHARES, _FINE) if 0 < each < 300 else None
+        best = _best(found, each, _SHARES, _FINE) if 0 < each < 300 else None
         if best is not None:
             low[i], high[i] = best[2]
     return low, high

@@ -17,6 +17,14 @@ to less than -u,
 
 Chernoff's bound, in which the factor of i may stay: it is at least 1 (Jensen, as ``E_Q e^L = 1``).
 
+Where units are replaced, losses fall as far as they rise, and as likely: under Q ``-L_j`` has the
+law of L_j under P. So, of the other losses' sum S, ``E_Q (1 - e^{S + u})_+`` is their own
+hockey-stick at u, ``E_P (1 - e^{u - S})_+``, which is at most ``delta(u)``, and at most
+``delta(eps)`` if ``u >= eps``. By the union bound ``rest <= e^eps sum_i Q(x_i > b_i) delta(eps)``.
+What is left is cut off at -b_i as well: where ``x_i < -b_i``, of the same probability under P, the
+others' sum must be above ``2 eps + u``, which adds ``sum_i Q(x_i > b_i) delta(eps)`` at most. Both
+are a share of delta, small where the b_i lie far enough out.
+
 Where delta is about the probability that the unit takes part in any step, two plain facts bound
 epsilon. Two compositions' outcomes can be made equal but for a probability of
 ``1 - prod_i (1 - TV_i)`` (maximal couplings): no larger delta needs any epsilon. And the event E
@@ -59,7 +67,7 @@ from accountants.distribution import contour
 from accountants.losses.cut_sample import CutSample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.sampled_gaussians import log_moments_of_each
-from accountants.losses.sampling import SampledGaussianPair, SampledPair
+from accountants.losses.sampling import ReplacedGaussianPair, SampledGaussianPair, SampledPair
 from accountants.numerics import UNIT, Array, Bounds, bracket, up
 from accountants.pair import Pair, Reversed
 
@@ -87,6 +95,9 @@ class Split:
         Bounds of P(E) and of Q(E), each from below and from above.
     never
         A bound of ``Q(L < eps | E)``.
+    again
+        Or a bound of ``sum_i Q(x_i > b_i)``, of which delta is at most ``e^eps + 1`` times that
+        share too large.
     """
 
     most: float
@@ -94,6 +105,7 @@ class Split:
     above: tuple[float, float]
     below: tuple[float, float]
     never: float
+    again: float
 
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
         """Return bounds of delta, up to the largest epsilon."""
@@ -106,6 +118,9 @@ class Split:
         most = most + grown * (1 + room) * self.below[1] * self.never
         # of the sums: each term is at most 1
         wrong = 8 * UNIT * (high + self.above[1] + grown * self.below[1])
+        # delta <= most + (e^eps + 1) sum Q(x_i > b_i) delta
+        share = np.minimum(1.0, (grown + 1) * (1 + room) * self.again)
+        most, wrong = (part / (1 - share) * (1 + 4 * UNIT) for part in (most, wrong))
         inside = epsilons <= self.most
         return (
             np.where(inside, np.maximum(0.0, least - wrong), 0.0),
@@ -124,7 +139,10 @@ class _Large:
     others
         What is not.
     fall, never
-        u of the module's docstring, and the bound of the last probability.
+        u of the module's docstring, and the bound of the last probability. Of replaced units u is
+        epsilon; ``fall`` is about how far the losses of most outcomes go.
+    replaced
+        Whether units are replaced, in all steps.
     """
 
     mu: Array
@@ -133,10 +151,18 @@ class _Large:
     others: tuple[tuple[Pair, int], ...]
     fall: float
     never: float
+    replaced: bool = False
 
     @staticmethod
     def of(spends: Sequence[tuple[Pair, int]]) -> _Large | None:
         """Return them; None where there are none, or other losses may fall without end."""
+        if (columns := _columns(spends)) is not None:
+            m, q, n = columns
+            if not ((q <= 0.5) & (m >= 1e-3) & (m <= 12)).all():
+                return None
+            typical = 2 * q * np.exp(-m * m / 2) * np.sinh(m)
+            fall = 8 * math.sqrt(float(n @ (typical * typical)))
+            return _Large(m, q, n, (), fall, 0.0, True) if fall > 0 else None
         some, others = [], []
         for pair, times in spends:
             one = pair if type(pair) is SampledGaussianPair else None
@@ -160,6 +186,14 @@ class _Large:
 
     def points(self, epsilon: float) -> Array:
         """Return b_i, beyond which a loss is at least ``eps + u``."""
+        if self.replaced:
+            far = 2 * epsilon * (1 + 1e-9)
+            pairs = map(ReplacedGaussianPair, self.mu.tolist(), self.rate.tolist())
+            b = np.array([pair.outcome(np.array([far]))[0] for pair in pairs])
+            # and so far out that next to nothing happens again
+            log_share = math.log(_AGAIN / float(self.times.sum())) - epsilon
+            least = float(_FAR[np.argmax(special.log_ndtr(-_FAR) <= log_share)])
+            return np.asarray(np.maximum(b, least), dtype=np.float64)
         least = (epsilon + self.fall) * (1 + 1e-12)
         # e^L = 1 - q + q r there
         log_r = np.log1p(np.expm1(least) / self.rate) if least < 600 else least - np.log(self.rate)
@@ -167,7 +201,7 @@ class _Large:
 
     def masses(self, b: Array) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return bounds of P(E) and of Q(E)."""
-        return _masses(self.mu, self.rate, self.times, b)
+        return _masses(self.mu, self.rate, self.times, b, self.replaced)
 
     def alone(self, epsilon: float) -> float:
         """Return about what E adds to delta."""
@@ -179,18 +213,37 @@ class _Large:
         b = self.points(most)
         above, below = self.masses(b)
         cut = [
-            (CutSample(float(m), float(q), float(at)), int(n))
+            (CutSample(float(m), float(q), float(at), left=float(at) * self.replaced), int(n))
             for m, q, n, at in zip(self.mu, self.rate, self.times, b, strict=True)
         ]
-        return Split(most, (*cut, *self.others), above, below, self.never)
+        # log1p(-Q(E)) is at least that of the sum
+        again = -math.log1p(-below[1]) * (1 + 4 * UNIT) if self.replaced else 0.0
+        return Split(most, (*cut, *self.others), above, below, self.never, again)
+
+
+_AGAIN = 1e-9
+"""Of replaced units points lie so far out that delta is too large by this share, if they can."""
+
+_FAR = np.linspace(0.0, 39.0, 400)
+
+
+def _columns(spends: Sequence[tuple[Pair, int]]) -> tuple[Array, Array, Array] | None:
+    """Return mu, rate and times of replaced units' samples; None where there are others."""
+    some = [(p.mu, p.rate, n) for p, n in spends if isinstance(p, ReplacedGaussianPair)]
+    if not some or len(some) < len(spends):
+        return None
+    mu, rate, times = np.array(some, dtype=np.float64).T
+    return mu, rate, times
 
 
 def _masses(
-    mu: Array, rate: Array, times: Array, b: Array
+    mu: Array, rate: Array, times: Array, b: Array, replaced: bool
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return bounds of the probabilities under P and Q that any outcome lies beyond its point."""
     q = special.ndtr(-b)
     p = (1 - rate) * q + rate * special.ndtr(mu - b)
+    if replaced:
+        q = (1 - rate) * q + rate * special.ndtr(-mu - b)
     wrong = _MASS + 16 * len(b) * UNIT
     ends = []
     for each in (p, q):
@@ -235,7 +288,7 @@ def by_participation(spends: Sequence[tuple[Pair, int]], delta: float) -> Bounds
         found = np.zeros(len(losses))
         for i, loss in enumerate(losses.tolist()):
             b = (math.log(math.expm1(loss)) - np.log(rate)) / mu + mu / 2
-            above, below = _masses(mu, rate, times, b)
+            above, below = _masses(mu, rate, times, b, False)
             gain = (above[0] - delta) * (1 - 4 * UNIT)
             if gain > below[1]:
                 ratio = math.log(gain / below[1])
@@ -262,7 +315,7 @@ def _backward(
 
 def epsilon(spends: Sequence[tuple[Pair, int]], delta: float) -> Bounds | None:
     """Return a bracket of epsilon at ``0 < delta < 1``; None where nothing is large and rare."""
-    if not any(type(pair) is SampledGaussianPair for pair, _ in spends):
+    if not any(type(pair) in (SampledGaussianPair, ReplacedGaussianPair) for pair, _ in spends):
         return None
     large = _Large.of(spends)
     if large is None or not large.alone(0.0) > 0:

@@ -1276,12 +1276,12 @@ class ReplacedGaussianPair(Symmetric):
 
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the normal tails above the outcome of that loss."""
-        x, q = self._outcome(loss), self.rate
+        x, q = self.outcome(loss), self.rate
         # L rises in x, so its tails are those of the two mixtures above x
         rest = (1 - q) * special.ndtr(-x)
         return rest + q * special.ndtr(self.mu - x), rest + q * special.ndtr(-self.mu - x)
 
-    def _outcome(self, loss: Array) -> Array:
+    def outcome(self, loss: Array) -> Array:
         """Return x; where sinh is large its logarithm is taken, to which 1 adds nothing."""
         # the outcome is odd in the loss: solved for |l|, its sign put back at the end
         size, m = np.abs(loss), self.mu * self.mu / 2
@@ -1302,6 +1302,11 @@ class ReplacedGaussianPair(Symmetric):
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return what values and uniform parts give."""
         return symmetric_decay(self, _Positive(self.mu, self.rate), tilt, beyond)
+
+    def without_largest(self, lost: float) -> tuple[Pair, float]:
+        """Return the outcomes up to a point (`accountants.losses.cut_sample`)."""
+        found = cut_sample(self.mu, self.rate, lost, replaced=True)
+        return (self, 0.0) if found is None else found
 
 
 @frozen

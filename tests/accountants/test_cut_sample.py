@@ -7,13 +7,24 @@ import math
 import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
-from accountants import Distribution, Gaussian, Repeated, Sampled, Sequential, Spend, measure
+from accountants import (
+    Distribution,
+    Gaussian,
+    Repeated,
+    ReplacedSample,
+    Sampled,
+    Sequential,
+    Spend,
+    measure,
+)
+from accountants.distribution import lucky
 from accountants.distribution.participation import participation, reversed_profile
 from accountants.losses.cut_sample import CutSample, cut_log_moment, cut_sample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
-from accountants.losses.sampling import SampledGaussianPair
+from accountants.losses.sampling import ReplacedGaussianPair, SampledGaussianPair
 from accountants.numerics import Bounds
 
 CASES = [(1.0, 1e-8, 9.99), (2.0, 1e-3, 9.5), (5.0, 1e-6, 12.0), (0.5, 0.3, 8.0), (0.02, 0.1, 9.0)]
@@ -67,6 +78,50 @@ def test_no_moment_is_above_its_decay(mu: float, q: float, cut: float) -> None:
         with np.errstate(divide="ignore"):
             assert np.all(np.maximum.accumulate(np.log(size)[::-1])[::-1] <= bound + 1e-6)
         assert np.all(np.diff(bound) <= 1e-12)
+
+
+REPLACED = [(1.0, 1e-8, 9.99), (0.3, 3e-5, 8.0), (5.0, 0.4, 12.0)]
+
+
+@pytest.mark.parametrize(("mu", "q", "cut"), REPLACED)
+def test_moments_of_a_unit_replaced_are_those_of_an_integral(
+    mu: float, q: float, cut: float
+) -> None:
+    pair = CutSample(mu, q, cut, left=cut - 1)
+    top = pair.top()
+    with mpmath.workdps(25):
+        m, rate = mpmath.mpf(mu), mpmath.mpf(q)
+
+        def densities(x: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf]:
+            p, q = mpmath.npdf(x - m), mpmath.npdf(x + m)
+            return (1 - rate) * mpmath.npdf(x) + rate * p, (1 - rate) * mpmath.npdf(x) + rate * q
+
+        def integrand(x: mpmath.mpf, z: complex) -> mpmath.mpc:
+            p, q = densities(x)
+            return p * (p / q) ** mpmath.mpc(z)
+
+        edges = np.linspace(1 - cut, cut, 30).tolist()
+        for z in (1.0, (5 + 20j) / top):
+            exact = complex(
+                mpmath.quad(
+                    lambda x, z=z: integrand(x, z), edges, method="gauss-legendre", maxdegree=4
+                )
+            )
+            for points in (np.array([z]), np.array([z, z + 1j / top])):  # by panels, and by lines
+                value, error = pair.log_moment(points.astype(np.complex128))
+                other, wrong = CutSample.log_moments(((pair, 1),), points.astype(np.complex128))
+                for found, off in ((value[0], error[0]), (other[0], wrong[0])):
+                    room = off * 1.001 + 1e-15 * (1 + abs(found))
+                    assert abs(np.exp(found) / exact - 1) <= room
+                    assert off < 1e-9
+    bound = pair.decay(10 / top, t := np.geomspace(0.1, 1000, 40) / top)
+    x = np.linspace(1 - cut, cut, 40_001)
+    p, absent = of_one(mu, q, x)
+    loss = np.log(p / absent)
+    law = p * np.exp(10 / top * loss)
+    size = np.array([abs(np.sum(law * np.exp(1j * one * loss))) for one in t]) / law.sum()
+    with np.errstate(divide="ignore"):
+        assert np.all(np.maximum.accumulate(np.log(size)[::-1])[::-1] <= bound + 1e-6)
 
 
 @pytest.mark.parametrize("lost", [1e-12, 1e-30, 1e-120])
@@ -246,10 +301,96 @@ def test_whether_anybody_takes_part() -> None:
 
 def test_a_moment_too_far_out_is_not_known() -> None:
     """Of many steps at a delta near 1 one was asked for, with more panels than an array holds."""
-    _, error = cut_log_moment(0.01, 0.1838, 3.0, np.array([1 + 1e22j, 2.0]))
+    _, error = cut_log_moment((0.01, 0.1838, 3.0, 0.0), np.array([1 + 1e22j, 2.0]))
     assert error[0] == np.inf
     assert error[1] < 1e-9
     steps = Repeated(Sampled(Spend(Gaussian(mu=0.01)), 0.18383537705208916), 38694891)
     bounds = measure(steps, Distribution(), delta=0.9947577815664541).bounds
     assert bounds is not None
     assert bounds.lower <= bounds.upper
+
+
+def of_one(mu: float, q: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the densities of one replaced unit's sample."""
+    laws = [np.exp(-((x - s) ** 2) / 2) / math.sqrt(2 * math.pi) for s in (0.0, mu, -mu)]
+    return (1 - q) * laws[0] + q * laws[1], (1 - q) * laws[0] + q * laws[2]
+
+
+def delta_of_two(mu: float, q: float, epsilon: float) -> float:
+    """Return delta of two replaced units' samples: of one, over the law of the other's loss."""
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    edges = np.linspace(-10 - mu, 12 + mu, 400)
+    half = np.diff(edges)[:, None] / 2
+    x = (half * nodes + (edges[1:] + edges[:-1])[:, None] / 2).ravel()
+    p, other = of_one(mu, q, x)
+    y = epsilon - np.log(p / other)
+    # L(x) = y where (1 - q) (e^y - 1) = q e^{-mu^2/2} (e^{mu x} - e^{y - mu x}), a quadratic
+    odds = (1 - q) / q * math.exp(mu * mu / 2)
+    at = (y / 2 + np.arcsinh(odds * np.sinh(y / 2))) / mu
+    one = [(1 - q) * ndtr(-at) + q * ndtr(s - at) for s in (mu, -mu)]
+    stick = one[0] - np.exp(y) * one[1]
+    return float((half * weights).ravel() @ (p * stick))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mu", "q", "wanted"), [(1.0, 1e-3, 1e-5), (3.0, 1e-6, 1e-8)])
+def test_two_samples_of_a_replaced_unit_hold_an_integral(
+    mu: float, q: float, wanted: float
+) -> None:
+    term = Repeated(ReplacedSample(Spend(Gaussian(mu)), q), 2)
+    bounds = measure(term, Distribution(), delta=wanted).bounds
+    assert bounds is not None
+    assert bounds.upper - bounds.lower <= 0.05 * bounds.upper
+    assert delta_of_two(mu, q, bounds.lower) >= wanted * (1 - 1e-9)
+    assert delta_of_two(mu, q, bounds.upper) <= wanted * (1 + 1e-9)
+
+
+def convolved(mu: float, q: float, times: int, epsilon: float, top: float, tilt: float) -> float:
+    """Return about the delta of replaced units' samples, by a transform of tilted losses.
+
+    A loss above ``top`` is all but surely above epsilon in sum: it counts by its masses.
+    """
+    number, x = 2**20, np.linspace(-10 - mu, 12 + mu, 1_000_001)
+    step = 2.5 * top / number
+    p, other = of_one(mu, q, x)
+    loss = np.log(p / other)
+    far = loss > top
+    beyond = [float(times * law[far].sum() * (x[1] - x[0])) for law in (p, other)]
+    place = loss[~far & (loss > -top)] / step
+    mass = p[~far & (loss > -top)] * (x[1] - x[0]) * np.exp(tilt * place * step)
+    low = np.floor(place).astype(int)
+    law = np.bincount(low % number, mass * (1 - place + low), number)
+    law += np.bincount((low + 1) % number, mass * (place - low), number)
+    every = np.fft.ifft(np.fft.fft(law / law.sum()) ** times).real
+    sums = np.fft.fftfreq(number, 1 / number) * step
+    some = sums > epsilon
+    stick = -np.expm1(epsilon - sums[some]) * np.exp(-tilt * (sums[some] - epsilon))
+    scale = math.exp(times * math.log(float(law.sum())) - tilt * epsilon)
+    return scale * float(every[some] @ stick) + beyond[0] - math.exp(epsilon) * beyond[1]
+
+
+@pytest.mark.parametrize(
+    ("mu", "q", "times", "wanted"), [(1.0, 1e-3, 100, 1e-6), (0.3, 3e-5, 1000, 1e-10)]
+)
+def test_rare_samples_of_a_replaced_unit_have_a_narrow_bracket(
+    mu: float, q: float, times: int, wanted: float
+) -> None:
+    term = Repeated(ReplacedSample(Spend(Gaussian(mu)), q), times)
+    bounds = measure(term, Distribution(), delta=wanted).bounds
+    assert bounds is not None
+    assert bounds.upper - bounds.lower <= 1e-7 * bounds.upper
+    tilt = (3 if mu == 1 else 8) / bounds.upper
+    exact = convolved(mu, q, times, bounds.upper, 4 * bounds.upper, tilt)
+    assert exact == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, pytest.param(2.0, marks=pytest.mark.slow)])
+def test_lucky_steps_of_a_replaced_unit_hold_a_convolution(epsilon: float) -> None:
+    steps = lucky._only(((ReplacedGaussianPair(2.0, 1e-4), 1000),))
+    assert steps is not None
+    split = lucky._split(steps, epsilon, 0.1, 2**11)
+    assert split is not None
+    low, high = split.delta(epsilon)
+    exact = convolved(2.0, 1e-4, 1000, epsilon, 2 * epsilon, 2 / epsilon)
+    assert low * (1 - 1e-5) <= exact <= high * (1 + 1e-5)
+    assert high < 1.001 * low

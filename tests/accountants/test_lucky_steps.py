@@ -104,7 +104,7 @@ def test_bounds_hold_the_limit_of_lattices(
 
 
 def test_of_a_tiny_delta_several_large_steps_count() -> None:
-    split = lucky._split(1.0, 1e-3, 300, 8.0, 0.1, 2**15)
+    split = lucky._split((1.0, 1e-3, 0.0, 300), 8.0, 0.1, 2**15)
     assert split is not None
     low, high = split.delta(8.0)
     truth = limit(1.0, 1e-3, 300, 8.0, 2**17, 13.0, turns=16)  # 4.78e-49
@@ -117,7 +117,7 @@ def test_of_a_tiny_delta_several_large_steps_count() -> None:
 def test_all_splits_agree(share: float, epsilon: float) -> None:
     """How many steps count as large changes nothing but the width."""
     truth = limit(1 / 0.7, 1e-3, 100, epsilon, 2**17, 20.0)
-    split = lucky._split(1 / 0.7, 1e-3, 100, 0.3, share, 2**12)
+    split = lucky._split((1 / 0.7, 1e-3, 0.0, 100), 0.3, share, 2**12)
     assert split is not None
     low, high = split.delta(epsilon)
     assert low * (1 - 3e-6) <= truth <= high * (1 + 3e-6)
@@ -127,7 +127,7 @@ def test_all_splits_agree(share: float, epsilon: float) -> None:
 @pytest.mark.parametrize("side", [1, -1])
 def test_large_losses_are_convolved(side: int) -> None:
     """Sums of k large losses, and what is left out of them, against plain convolutions."""
-    split = lucky._split(2.0, 1e-4, 1000, 50.0, 0.1, 2**11)
+    split = lucky._split((2.0, 1e-4, 0.0, 1000), 50.0, 0.1, 2**11)
     assert split is not None
     large, left_out = split.large, 0
     masses = large.masses[side]
@@ -147,7 +147,7 @@ def test_large_losses_are_convolved(side: int) -> None:
 
 
 def test_moments_of_large_losses_are_bounded() -> None:
-    split = lucky._split(1.0, 1e-3, 300, 8.0, 0.1, 2**11)
+    split = lucky._split((1.0, 1e-3, 0.0, 300), 8.0, 0.1, 2**11)
     assert split is not None
     large = split.large
     losses = large.base[1] + large.step * np.arange(len(large.masses[1]))
@@ -159,21 +159,23 @@ def test_moments_of_large_losses_are_bounded() -> None:
 
 def test_small_losses_are_convolved() -> None:
     """``D_m`` on a lattice is that of a convolution, left, right and in the middle."""
-    split = lucky._split(1 / 0.7, 1e-3, 100, 0.3, 0.1, 2**12)
+    split = lucky._split((1 / 0.7, 1e-3, 0.0, 100), 0.3, 0.1, 2**12)
     assert split is not None
+    assert split.small is not None
     small, m = split.small, 90
+    mu, rate, cut, _ = small.law
     # masses of x up to the cut, very fine, and spread on a lattice of losses
-    x = np.linspace(-9.0, small.cut, 400_001)
+    x = np.linspace(-9.0, cut, 400_001)
     middle = (x[1:] + x[:-1]) / 2
-    loss = np.log1p(small.rate * np.expm1(small.mu * middle - small.mu**2 / 2))
+    loss = np.log1p(rate * np.expm1(mu * middle - mu**2 / 2))
     p = np.exp(-middle * middle / 2 + loss) / math.sqrt(2 * math.pi) * (x[1] - x[0])
     step, size = 1e-6, 2**19
-    place = (loss - math.log1p(-small.rate)) / step
+    place = (loss - math.log1p(-rate)) / step
     index = np.floor(place).astype(int)
     share = place - index
     masses = np.bincount(index, p * (1 - share), size) + np.bincount(index + 1, p * share, size)
     sums = np.fft.irfft(np.fft.rfft(masses, size) ** m, size)
-    losses = m * math.log1p(-small.rate) + step * np.arange(size)
+    losses = m * math.log1p(-rate) + step * np.arange(size)
     for start in (0.08, 0.02, -0.05):
         low, high = small.bounds(m, start, 8, 10.0)
         for j in range(8):
