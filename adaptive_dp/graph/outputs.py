@@ -641,14 +641,15 @@ class Comparison:
         the counts of the rows, scaled to the released number of all rows.
     tables
         Of each released table its columns, its number of cells, how far it is off the truth at
-        most, and how far the rows are off it: both as shares of all rows.
+        most, and how far the rows are off it: both as shares of all rows. Then how many of its
+        cells may be empty, for all that was released, and the share of rows that are in them.
     notes
         What a reader should know beside.
     """
 
     rows: int
     columns: dict[str, tuple[list[str], list[float], list[float], list[float], list[float]]]
-    tables: list[tuple[tuple[str, ...], int, float, float]]
+    tables: list[tuple[tuple[str, ...], int, float, float, int, float]]
     notes: list[str]
 
 

@@ -404,10 +404,18 @@ def _synthetic(models: Mapping[str, Summarized]) -> list[dict[str, Any]]:
             if chart:
                 drawn.append({"title": column, "chart": _safe(chart)})
         rows = [
-            [", ".join(names), f"{cells:,}", f"{error:.1%}", f"{far:.1%}"]
-            for names, cells, error, far in compared.tables
+            [
+                ", ".join(names),
+                f"{cells:,}",
+                f"{error:.1%}",
+                f"{far:.1%}",
+                f"{unsure:,}",
+                f"{made:.1%}",
+            ]
+            for names, cells, error, far, unsure, made in compared.tables
         ]
         head = ["released table", "cells", "off the truth by at most", "rows are off it by"]
+        head += ["cells that may be empty", "rows in these"]
         says = f"{name}: {compared.rows:,} rows were drawn of what was released, and cost nothing."
         says = says if compared.rows else f"{name}: no rows were drawn."
         notes = compared.notes

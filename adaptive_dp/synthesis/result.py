@@ -419,10 +419,15 @@ class Synthetic(Mapping[str, Any], Summarized):
             low, high = self.interval([each.name])
             ends = [self.table([each.name]), low, high, made * (self.total / count)]
             columns[each.name] = (_words(each), *(end.tolist() for end in ends))
-        tables = [
-            (names, math.prod(self.axes[self._place(name)].size for name in names), error, far)
-            for names, (far, error) in self.distances(rows).items()
-        ]
+        tables = []
+        for names, (far, error) in self.distances(rows).items():
+            low, high = self.interval(names)
+            unsure = (low <= 0) & (high > 0)
+            made = np.zeros(unsure.shape)
+            places = [self._codes(self.axes[self._place(name)], rows[name]) for name in names]
+            np.add.at(made, tuple(places), 1.0)
+            share = float(made[unsure].sum()) / count
+            tables.append((names, unsure.size, error, far, int(unsure.sum()), share))
         return Comparison(count, columns, tables, self.contradictions())
 
     def contradictions(self, level: float = 0.999) -> list[str]:

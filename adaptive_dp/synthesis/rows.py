@@ -25,8 +25,14 @@ of more than 400,000 only where 4 times are more."""
 SWEEPS = 10
 """How often the pool's weights are fitted to each table that was read or is wanted."""
 
-SWAPS = 300
+SWAPS = 100
 """How often rows are exchanged for others of the pool, to bring counts nearer to read tables."""
+
+MOVES = 20
+"""How often some values of each column are changed after that."""
+
+MOVED = 0.002
+"""The share of rows whose value in a column the first of these changes; later ones change fewer."""
 
 SWAPPED = 0.008
 """The share of rows that the first exchange moves; later ones move less."""
@@ -41,7 +47,7 @@ FRESH = 256
 """Of how many drawn rows at least those that are repaired take columns."""
 
 TRIED = 20
-"""How many rows are looked at for each that is exchanged."""
+"""How many rows are looked at for each that is exchanged or changed."""
 
 AT_ONCE = 2**16
 """How many cells of rows are looked at together: half a MB, which a core has nearby."""
@@ -189,8 +195,8 @@ def sampled_codes(
     And to the answers of those that are wanted beside.
 
     A pool of rows of the tree is weighted so that its weighted counts are those tables (iterative
-    proportional fitting over rows), rows are chosen by weight, and some of them exchanged for
-    others of the pool where that brings counts nearer.
+    proportional fitting over rows), rows are chosen by weight, some of them are exchanged for
+    others of the pool where that brings counts nearer, and then some of their values are changed.
     """
     read = [table for table in model.means if len(table) > 1]
     tables = sorted(t for t in read if not any(set(t) < set(other) for other in read))
@@ -218,9 +224,8 @@ def sampled_codes(
     ]
     del places  # the largest of all
     steps = cell_steps(fitted, model.sizes)
-    chosen = exchanged(chosen, order, ends, pool, steps, np.concatenate(lacking), draw)
-    found: Integers = pool[draw.permutation(chosen)]
-    return found
+    chosen, left = exchanged(chosen, order, ends, pool, steps, np.concatenate(lacking), draw)
+    return moved(model, pool[draw.permutation(chosen)], steps, left, draw)
 
 
 def fitted_weights(places: list[Integers], goals: list[Floats], size: int) -> Floats:
@@ -249,16 +254,33 @@ def fitted_weights(places: list[Integers], goals: list[Floats], size: int) -> Fl
     return weights
 
 
+Steps = tuple[Integers, list[tuple[Integers, Integers]]]
+"""Where tables begin, and the steps of their columns: see `cell_steps`."""
+
+
+def cells_in(rows: Integers, steps: Steps) -> Integers:
+    """Return the cell of each row in each table, shape (tables, rows)."""
+    # integers, since threads of products of matrices may wait for long
+    first, columns = steps
+    own = rows.T.astype(np.intp)
+    found = np.repeat(first[:, None], len(rows), axis=1)
+    for places, factors in columns:
+        part = own[places]
+        part *= factors[:, None]
+        found += part
+    return found
+
+
 def exchanged(
     chosen: Integers,
     order: Integers,
     ends: Floats,
     pool: Integers,
-    steps: tuple[Integers, list[tuple[Integers, Integers]]],
+    steps: Steps,
     lacking: Floats,
     draw: np.random.Generator,
-) -> Integers:
-    """Return chosen rows of which some are exchanged for others of the pool.
+) -> tuple[Integers, Floats]:
+    """Return chosen rows, some exchanged for others of the pool, and what cells lack then.
 
     Parameters
     ----------
@@ -274,18 +296,10 @@ def exchanged(
         How many rows the cells of all tables lack, end to end.
     """
     chosen, count, lacking = chosen.copy(), len(chosen), lacking.copy()
-    first, columns = steps
-    together = max(1, AT_ONCE // len(first))
+    together = max(1, AT_ONCE // len(steps[0]))
 
     def cells(rows: Integers) -> Integers:
-        # a line for each table; integers, since threads of products of matrices may wait for long
-        own = pool[rows].T.astype(np.intp)
-        found = np.repeat(first[:, None], len(rows), axis=1)
-        for places, factors in columns:
-            part = own[places]
-            part *= factors[:, None]
-            found += part
-        return found
+        return cells_in(pool[rows], steps)
 
     def wanted(rows: Integers) -> Floats:
         parts = [rows[i : i + together] for i in range(0, len(rows), together)]
@@ -308,7 +322,64 @@ def exchanged(
             np.add.at(lacking, cells(chosen[gone[i : i + together]]).reshape(-1), 1.0)
             np.subtract.at(lacking, cells(come[i : i + together]).reshape(-1), 1.0)
         chosen[gone] = come
-    return chosen
+    return chosen, lacking
+
+
+def moved(
+    model: Model, rows: Integers, steps: Steps, lacking: Floats, draw: np.random.Generator
+) -> Integers:
+    """Return rows of which some values are changed, where that brings counts nearer.
+
+    An exchange of rows changes the counts of all tables, and when counts are near, as many for
+    worse as for better; a value changes those of the tables of its column alone.
+
+    Parameters
+    ----------
+    model
+        Of which rows are possible.
+    rows
+        Rows as cells.
+    steps, lacking
+        Of all tables, as of `exchanged`.
+    """
+    rows, lacking = np.asfortranarray(rows), lacking.copy()
+    first, columns = steps
+    own: list[tuple[Steps, Integers]] = []
+    for j in range(rows.shape[1]):
+        step = sum(np.where(places == j, factors, 0) for places, factors in columns)
+        held = np.flatnonzero(step)
+        parts = [(places[held], factors[held]) for places, factors in columns]
+        own.append(((first[held], parts), step[held]))
+    for k in range(MOVES):
+        size = max(1, int(MOVED * len(rows) * (1 - k / MOVES)))
+        for j in draw.permutation(rows.shape[1]):
+            tables, step = own[j]
+            if not len(step):
+                continue
+            out = draw.choice(len(rows), min(TRIED * size, len(rows)), replace=False)
+            values = rows[draw.integers(len(rows), size=len(out)), j]
+            away = values - rows[out, j]
+            gains = []
+            together = max(1, AT_ONCE // len(step))
+            for i in range(0, len(out), together):
+                part = slice(i, i + together)
+                old = cells_in(rows[out[part]], tables)
+                less, more = lacking[old], lacking[old + step[:, None] * away[part]]
+                # by how much |lacking| falls where one row leaves, and where one comes
+                gain = np.clip(-2 * less - 1, -1, 1) + np.clip(2 * more - 1, -1, 1)
+                gains.append(gain.sum(axis=0))
+            gain = np.where(away == 0, 0.0, np.concatenate(gains))
+            best = np.argsort(-gain, kind="stable")[:size]
+            best = best[gain[best] > 0]
+            if model.impossible:
+                changed = rows[out[best]]
+                changed[:, j] = values[best]
+                best = best[model.possible(changed)]
+            old = cells_in(rows[out[best]], tables)
+            np.add.at(lacking, old.reshape(-1), 1.0)
+            np.subtract.at(lacking, (old + step[:, None] * away[best]).reshape(-1), 1.0)
+            rows[out[best], j] = values[best]
+    return rows
 
 
 def values_of_codes(axis: Axis, codes: Integers, draw: np.random.Generator, *, whole: bool) -> Any:

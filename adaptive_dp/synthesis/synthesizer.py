@@ -93,7 +93,7 @@ PENALTY = 0.35, -0.25, 0.5
 """What a candidate's error must be above, over what noise alone would add up to: at epsilon 1; the
 power of epsilon that it follows; the most. Where noise is small, large tables pay sooner."""
 
-ROUNDS = 2.0
+ROUNDS = 3.0
 """Rounds for each column, at epsilon 1."""
 
 GROWTH = 0.3
@@ -466,7 +466,7 @@ class Synthesizer(Learner[Synthetic]):
         A model of *other* rows, released or of public ones (what `Pipeline.simulate` gives for
         them): what was not measured is completed from it, and fitted to what was.
     rounds
-        How many tables are measured; None for two for each column at epsilon 1, somewhat more at
+        How many tables are measured; None for three for each column at epsilon 1, somewhat more at
         larger ones.
     cells
         The most cells of a table.
