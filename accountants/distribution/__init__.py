@@ -1091,7 +1091,16 @@ def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
 
 
 def _over_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
-    """Return the bounds of atoms that lie anywhere, spread over a fine lattice."""
+    """Return the bounds of losses that lie anywhere, spread over a fine lattice, but of many."""
+    return None if _many_to_spread(spends) else _spread_profile(spends, epsilons)
+
+
+def _many_over_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the same of many atoms, which take other methods long."""
+    return _spread_profile(spends, epsilons) if _many_to_spread(spends) else None
+
+
+def _spread_profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     if not _spreadable(spends):
         return None
     from accountants.distribution import lattice  # here: most questions do without
@@ -1100,11 +1109,6 @@ def _over_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array
         return lattice.scattered_profile(spends, epsilons)
     except InapplicableError:
         return None
-
-
-def _many_over_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
-    """Return the same of many atoms, which take other methods long."""
-    return _over_lattice(spends, epsilons) if _many_to_spread(spends) else None
 
 
 def _with_luck(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
