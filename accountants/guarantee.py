@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 from attrs import field, frozen
-from numpy.typing import NDArray
 
 from accountants.accountant import Accountant, bounds_of
 from accountants.certification import ACCOUNTANTS, measure, term_mu, term_renyi, term_rho
@@ -194,7 +193,7 @@ def _narrowed(
     profile = skipping_negligible(profile)
     asked = _START[:0]
     if known is None:
-        asked = _START[:: _COARSE]
+        asked = _START[::_COARSE]
         known = knots(profile, asked)
     widths = [math.inf]
     for _ in range(rounds):
@@ -210,14 +209,19 @@ def _narrowed(
         every, seen = np.arange(len(lower)), np.isin(known.log_t[best], asked).all(axis=0)
         open_ = above[every, best[0]] - lower
         allowed = _allowed(digits, upper)
-        more = upper - lower > np.maximum(allowed, np.where(seen, 4 * open_, 0.0))
-        widths.append(float(((upper - lower) / allowed).max()))
+        more = upper - lower > np.maximum(allowed, np.where(seen, 5 * open_, 0.0))
         if not more.any() or (len(widths) > 5 and widths[-1] > 0.5 * widths[-5]):
             break
         new = [_near(known.log_t, at_knots[i], above[i], float(allowed[i])) for i in every[more]]
+        if not np.isin(np.concatenate(new), _START).any():  # it is known where the maximum is
+            widths.append(float(((upper - lower) / allowed).max()))
         corner = place[at_corners[more].argmax(axis=1)]  # where a kink is, there it is
         inner = np.log(corner[(corner > known.t[0]) & (corner < known.t[-1])])
-        points = np.setdiff1d(np.concatenate([*new, inner, known.log_t[best[:, more]].ravel()]), asked)
+        again = known.log_t[best[:, more]].ravel()
+        if len(asked):  # what is roughly known may leave the most open
+            rough_above = (above[more] > (lower + allowed)[more, None]).any(axis=0)
+            again = np.append(again, known.log_t[rough_above])
+        points = np.setdiff1d(np.concatenate([*new, inner, again]), asked)
         if not len(points):
             break
         known, asked = known.joined(knots(profile, points)), np.append(asked, points)
@@ -246,7 +250,8 @@ def _near(log_t: Array, low: Array, high: Array, allowed: float) -> Array:
     right = int(lower[at]) if at < len(lower) else min(best + 1, len(log_t) - 1)
     places, ends = log_t[[left, best, right]].tolist(), [left, best, right]
     between = [
-        _START[(one < _START) & (_START < other)] for one, other in itertools.pairwise(places)
+        _START[slice(*np.searchsorted(_START, [one + 1e-9, other - 1e-9]).tolist())]
+        for one, other in itertools.pairwise(places)
     ]
     if any(len(some) for some in between):
         return np.concatenate([some[len(some) // 2 : len(some) // 2 + 1] for some in between])
@@ -261,6 +266,8 @@ def _near(log_t: Array, low: Array, high: Array, allowed: float) -> Array:
             room = max(allowed, float((high[ends] - low[ends]).max()))
             reach = min(math.sqrt(2 * room / bend), (before + after) / 8)
             some = guess + max(reach, (before + after) / 128) * np.array([-1.0, 0.0, 1.0])
+            if max(before, after) > 4 * min(before, after):  # a parabola misled
+                some = np.append(some, places[1] + (after - before) / 2)
             return some[(some > places[0]) & (some < places[2])]
     return np.array([places[1] - before / 2, places[1] + after / 2])
 

@@ -76,10 +76,13 @@ class Composition:
         The pairs with their counts, those of one class together.
     lines
         The last lines that were computed.
+    refused
+        The epsilon at which the moments were last found not to decay for good, if any.
     """
 
     families: tuple[tuple[type[Pair], Spends], ...] = field()
     lines: deque[Line] = field(factory=deque)
+    refused: deque[float] = field(factory=lambda: deque(maxlen=1))
 
     def keep(self, made: Line) -> None:
         """Add a line to those kept, in place of the oldest where they are too long."""
@@ -1053,15 +1056,18 @@ def profile(
     order = order[wide[order]]
     if not len(order):
         return low, high
-    ends = float(epsilons[order[0]]), float(epsilons[order[-1]])
-    first = saddle_at(composed, ends[0], 1.0)
-    if first is None:
+    (low_part, least), (high_part, most) = (math.frexp(epsilons[order[i]]) for i in (0, -1))
+    # the moments of one neighbourhood serve others near it, and bound Chernoff's at any epsilon
+    around = math.floor(64 * low_part) / 64, math.ceil(64 * high_part) / 64
+    found = _places_at(composed, math.ldexp(around[0], least), math.ldexp(around[1], most))
+    if found is None:
         return None
-    last = saddle_at(composed, ends[1], first) or first
-    near = neighbourhood(composed, first, last)
+    near, first, last = found
     # Chernoff's bound needs no line and holds everywhere
     high = np.minimum(high, near.chernoff(epsilons))
-    runs = [order]
+    # nor do they at other epsilons about as large, or larger
+    lasts = not scattered and any(epsilons[order[0]] >= 0.5 * known for known in composed.refused)
+    runs = [] if lasts else [order]
     while runs:
         some = runs.pop()
         logs = _run(near, epsilons[some], scattered)
@@ -1071,14 +1077,28 @@ def profile(
             high[some] = np.minimum(high[some], exponentials(logs[1], 1))
             tilt = composed.lines[-1].tilt
             some = some[composed.lines[-1].wide(epsilons[some], *logs)]
-        elif not scattered and len(some) > 1:
+        elif not scattered:
             # the least epsilon asks for the least decay: where it has no line, no other has
-            alone = _run(near, epsilons[some[:1]], scattered)
-            some = some[:0] if alone is None else some
+            alone = _run(near, epsilons[some[:1]], scattered) if len(some) > 1 else None
+            if alone is None:
+                composed.refused.append(float(epsilons[some[0]]))
+                some = some[:0]
         # of epsilons that lie close together a half has no other line
         if reach * tilt > _CLOSE and len(some):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
     return low, high
+
+
+@lru_cache(maxsize=32)  # asked again for a contour in pieces, and at the next points
+def _places_at(
+    composed: Composition, low: float, high: float
+) -> tuple[Neighbourhood, float, float] | None:
+    """Return the moments around Chernoff's best tilts between two epsilons, and those tilts."""
+    first = saddle_at(composed, low, 1.0)
+    if first is None:
+        return None
+    last = saddle_at(composed, high, first) or first
+    return neighbourhood(composed, first, last), first, last
 
 
 def at_most_deltas(spends: Spends, epsilons: Array, deltas: Array) -> Array:

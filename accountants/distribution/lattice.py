@@ -762,15 +762,17 @@ def _narrowed(
     return lower, upper
 
 
-def scattered_profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
-    """Return bounds of delta of losses that lie anywhere."""
+def scattered_profile(
+    spends: Spends, epsilons: Array, loose: float = 0.0
+) -> tuple[Array, Array] | None:
+    """Return bounds of delta of losses that lie anywhere; relatively ``loose`` is narrow enough."""
     known = tuple(spends)
     plan = _plan(known)
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
     high[epsilons >= plan.top] = 0.0
     todo = np.argsort(epsilons)
     todo = todo[epsilons[todo] < plan.top] if plan.counts else todo[:0]
-    enough = _NARROWER if plan.is_tight else _NARROWER_OF_LOOSE
+    enough = max(loose, _NARROWER if plan.is_tight else _NARROWER_OF_LOOSE)
     # windows from one of few points on, which other questions ask for as well
     apart = 2.0 ** math.floor(math.log2(max(plan.deviation, 1e-12))) / 2
     while len(todo):
@@ -800,11 +802,10 @@ def _kept(spends: tuple[tuple[Pair, int], ...], start: float) -> Spread:
     return _spread_from(spends, start, 2**18)
 
 
-@remembered(2, size=2**28)
+@remembered(4, size=2**28)
 def _kept_long(spends: tuple[tuple[Pair, int], ...], start: float) -> Spread:
     return _spread_from(spends, start, _SIZES[-1])
 
 
 _MOST_CAPPED = 16
 """Of more pairs the capped moments take too long."""
-
