@@ -125,8 +125,12 @@ def skipping_negligible(profile: Profile) -> Profile:
         start, count = 0, 4
         while start < len(order):
             # far beyond the first of them the profile may be negligible, and dear to ask for
-            far = max(1.0, 4 * float(epsilons[order[start]]))
-            part = order[start : start + count]
+            first = float(epsilons[order[start]])
+            far, beside = (
+                max(1.0, 4 * first),
+                np.searchsorted(epsilons[order], 1.1 * first, "right"),
+            )
+            part = order[start : max(start + count, int(beside))]
             part = part[~(epsilons[part] > far)]  # one at least, of NaN as well
             start += len(part)
             beyond, upper[part] = negligible[0]

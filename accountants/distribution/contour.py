@@ -77,7 +77,7 @@ class Composition:
     lines
         The last lines that were computed.
     refused
-        The epsilon at which the moments were last found not to decay for good, if any.
+        The least epsilon of a question that no line without gaps was of use for, if any.
     """
 
     families: tuple[tuple[type[Pair], Spends], ...] = field()
@@ -1056,18 +1056,23 @@ def profile(
     order = order[wide[order]]
     if not len(order):
         return low, high
-    (low_part, least), (high_part, most) = (math.frexp(epsilons[order[i]]) for i in (0, -1))
+    (low_part, first_power), (high_part, last_power) = (
+        math.frexp(epsilons[order[i]]) for i in (0, -1)
+    )
     # the moments of one neighbourhood serve others near it, and bound Chernoff's at any epsilon
-    around = math.floor(64 * low_part) / 64, math.ceil(64 * high_part) / 64
-    found = _places_at(composed, math.ldexp(around[0], least), math.ldexp(around[1], most))
+    around = math.floor(32 * low_part) / 32, math.ceil(32 * high_part) / 32
+    found = _places_at(
+        composed, math.ldexp(around[0], first_power), math.ldexp(around[1], last_power)
+    )
     if found is None:
         return None
     near, first, last = found
     # Chernoff's bound needs no line and holds everywhere
     high = np.minimum(high, near.chernoff(epsilons))
-    # nor do they at other epsilons about as large, or larger
-    lasts = not scattered and any(epsilons[order[0]] >= 0.5 * known for known in composed.refused)
-    runs = [] if lasts else [order]
+    least = epsilons[order[0]]
+    # nor is a line of use at other epsilons about as large
+    useless = not scattered and any(0.5 * x <= least <= 2 * x for x in composed.refused)
+    runs = [] if useless else [order]
     while runs:
         some = runs.pop()
         logs = _run(near, epsilons[some], scattered)
@@ -1077,15 +1082,15 @@ def profile(
             high[some] = np.minimum(high[some], exponentials(logs[1], 1))
             tilt = composed.lines[-1].tilt
             some = some[composed.lines[-1].wide(epsilons[some], *logs)]
-        elif not scattered:
+        elif not scattered and len(some) > 1:
             # the least epsilon asks for the least decay: where it has no line, no other has
-            alone = _run(near, epsilons[some[:1]], scattered) if len(some) > 1 else None
-            if alone is None:
-                composed.refused.append(float(epsilons[some[0]]))
-                some = some[:0]
+            alone = _run(near, epsilons[some[:1]], scattered)
+            some = some[:0] if alone is None else some
         # of epsilons that lie close together a half has no other line
         if reach * tilt > _CLOSE and len(some):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
+    if not scattered and not np.any(low[order] > 0.5 * high[order]):
+        composed.refused.append(float(least))
     return low, high
 
 
