@@ -258,6 +258,7 @@ def _near(log_t: Array, low: Array, high: Array, allowed: float) -> Array:
         for one, other in itertools.pairwise(places)
     ]
     if any(len(some) for some in between):
+        # the grid is fine enough for a parabola where it was asked on both sides
         return np.concatenate([some[len(some) // 2 : len(some) // 2 + 1] for some in between])
     before, after = places[1] - places[0], places[2] - places[1]
     if before > 0 and after > 0:
@@ -272,7 +273,7 @@ def _near(log_t: Array, low: Array, high: Array, allowed: float) -> Array:
             some = guess + max(reach, (before + after) / 128) * np.array([-1.0, 0.0, 1.0])
             if max(before, after) > 4 * min(before, after):  # a parabola misled
                 some = np.append(some, places[1] + (after - before) / 2)
-            return some[(some > places[0]) & (some < places[2])]
+            return np.asarray(some[(some > places[0]) & (some < places[2])], dtype=np.float64)
     return np.array([places[1] - before / 2, places[1] + after / 2])
 
 
