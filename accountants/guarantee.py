@@ -18,6 +18,7 @@ the chords next to it, drawn on. That bounds the maximum over all t, from finite
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -25,7 +26,6 @@ from typing import Any
 
 import numpy as np
 from attrs import field, frozen
-from numpy.typing import NDArray
 
 from accountants.accountant import Accountant, bounds_of
 from accountants.certification import ACCOUNTANTS, measure, term_mu, term_renyi, term_rho
@@ -125,8 +125,12 @@ def skipping_negligible(profile: Profile) -> Profile:
         start, count = 0, 4
         while start < len(order):
             # far beyond the first of them the profile may be negligible, and dear to ask for
-            far = max(1.0, 4 * float(epsilons[order[start]]))
-            part = order[start : start + count]
+            first = float(epsilons[order[start]])
+            far, beside = (
+                max(1.0, 4 * first),
+                np.searchsorted(epsilons[order], 1.1 * first, "right"),
+            )
+            part = order[start : max(start + count, int(beside))]
             part = part[~(epsilons[part] > far)]  # one at least, of NaN as well
             start += len(part)
             beyond, upper[part] = negligible[0]
@@ -144,8 +148,11 @@ def skipping_negligible(profile: Profile) -> Profile:
     return bounds
 
 
-_ROUNDS = 3
+_ROUNDS = 6
 """So often a rough profile is asked: to know where the sharp one is of use."""
+
+_RELATIVE = 1e-8
+"""Bounds that are relatively as close to each other are close enough, whatever they bound."""
 
 
 def maximize(
@@ -157,9 +164,9 @@ def maximize(
 ) -> tuple[Array, Array]:
     """Return lower and upper bounds of ``max over t > 0 of question(t, k(t))``, for each question.
 
-    The points where the maximum is, and where the polygon's is, are surrounded by more of them,
-    until the bounds are within ``digits`` of each other (one for all, or one for each question) or
-    come no closer.
+    The place of the maximum is guessed by parabolas, and surrounded by ever closer points: their
+    bounds alone decide. The search ends where the bounds are within ``digits`` of each other (one
+    for all, or one for each question) and of a hundred-millionth of themselves, or come no closer.
 
     Parameters
     ----------
@@ -169,9 +176,14 @@ def maximize(
     known = None
     if rough is not None:
         known, lower, upper = _narrowed(rough, objective, digits, _ROUNDS, None)
-        if np.all(upper - lower <= digits):
+        if np.all(upper - lower <= _allowed(digits, upper)):
             return lower, upper
     return _narrowed(profile, objective, digits, rounds, known)[1:]
+
+
+def _allowed(digits: float | Array, values: Array) -> Array:
+    """Return how far apart bounds may be: a share of small values."""
+    return np.minimum(digits, np.maximum(_RELATIVE * np.abs(values), 1e-300))
 
 
 def _narrowed(
@@ -183,8 +195,10 @@ def _narrowed(
 ) -> tuple[Knots, Array, Array]:
     """Return the points asked, with what was known before, and the bounds of the maximum."""
     profile = skipping_negligible(profile)
-    asked = _START if known is None else _START[:0]
-    known = knots(profile, _START) if known is None else known
+    asked = _START[:0]
+    if known is None:
+        asked = _START[::_COARSE]
+        known = knots(profile, asked)
     widths = [math.inf]
     for _ in range(rounds):
         place, value = known.corners()
@@ -197,28 +211,70 @@ def _narrowed(
         upper = np.maximum(at_corners.max(axis=1), above.max(axis=1))
         # what the profile leaves open at a point asked is left open by more of them
         every, seen = np.arange(len(lower)), np.isin(known.log_t[best], asked).all(axis=0)
-        own = np.where(seen, above[every, best[0]] - lower, 0.0)
-        widths.append(float(((upper - lower) / digits).max()))
-        more = upper - lower > np.maximum(digits, 2 * own)
-        if not more.any() or (len(widths) > 5 and widths[-1] > 0.9 * widths[-5]):
+        open_ = above[every, best[0]] - lower
+        allowed = _allowed(digits, upper)
+        more = upper - lower > np.maximum(allowed, np.where(seen, 5 * open_, 0.0))
+        if not more.any() or (len(widths) > 5 and widths[-1] > 0.5 * widths[-5]):
             break
+        new = [_near(known.log_t, at_knots[i], above[i], float(allowed[i])) for i in every[more]]
+        if not np.isin(np.concatenate(new), _START).any():  # it is known where the maximum is
+            widths.append(float(((upper - lower) / allowed).max()))
         corner = place[at_corners[more].argmax(axis=1)]  # where a kink is, there it is
-        beside = np.searchsorted(known.t, corner)
-        some = np.append(best[:, more].ravel(), beside)
-        ends = known.log_t[np.unique(np.clip(np.append(some, beside - 1), 0, len(known.t) - 1))]
         inner = np.log(corner[(corner > known.t[0]) & (corner < known.t[-1])])
-        new = np.setdiff1d(np.concatenate([_around(known.log_t, some), inner, ends]), asked)
-        if not len(new):
+        again = known.log_t[best[:, more]].ravel()
+        if len(asked):  # what is roughly known may leave the most open
+            rough_above = (above[more] > (lower + allowed)[more, None]).any(axis=0)
+            again = np.append(again, known.log_t[rough_above])
+        points = np.setdiff1d(np.concatenate([*new, inner, again]), asked)
+        if not len(points):
             break
-        known, asked = known.joined(knots(profile, new)), np.append(asked, new)
+        known, asked = known.joined(knots(profile, points)), np.append(asked, points)
     return known, lower, upper
 
 
-def _around(log_t: Array, where: NDArray[np.int64]) -> Array:
-    """Return new points in the segments beside the knots ``where``."""
-    cells = np.unique(np.clip(np.concatenate([where - 1, where]), 0, len(log_t) - 2))
-    middle = (log_t[cells] + log_t[cells + 1]) / 2
-    return np.setdiff1d(middle, log_t)
+_COARSE = 4
+"""Of the first points so few are asked before it is known where the maximum is."""
+
+
+def _near(log_t: Array, low: Array, high: Array, allowed: float) -> Array:
+    """Return where to ask next: beside the maximum's likely place, or in the middle.
+
+    Parameters
+    ----------
+    low, high
+        Bounds of the objective at the knots.
+    allowed
+        How far apart the maximum's bounds may be in the end.
+    """
+    best = int(low.argmax())
+    # the next knots that are surely lower: of one maximum, it lies between them
+    lower = np.flatnonzero(high < low[best])
+    at = int(np.searchsorted(lower, best))
+    left = int(lower[at - 1]) if at > 0 else max(best - 1, 0)
+    right = int(lower[at]) if at < len(lower) else min(best + 1, len(log_t) - 1)
+    places, ends = log_t[[left, best, right]].tolist(), [left, best, right]
+    between = [
+        _START[slice(*np.searchsorted(_START, [one + 1e-9, other - 1e-9]).tolist())]
+        for one, other in itertools.pairwise(places)
+    ]
+    if any(len(some) for some in between):
+        # the grid is fine enough for a parabola where it was asked on both sides
+        return np.concatenate([some[len(some) // 2 : len(some) // 2 + 1] for some in between])
+    before, after = places[1] - places[0], places[2] - places[1]
+    if before > 0 and after > 0:
+        values = ((low[ends] + high[ends]) / 2).tolist()
+        rise, fall = (values[1] - values[0]) / before, (values[1] - values[2]) / after
+        bend = (rise + fall) / (before + after)
+        if bend > 0:
+            # the top of the parabola through the three, and where it is lower by what is left open
+            guess = places[1] + (rise * after - fall * before) / (rise + fall) / 2
+            room = max(allowed, float((high[ends] - low[ends]).max()))
+            reach = min(math.sqrt(2 * room / bend), (before + after) / 8)
+            some = guess + max(reach, (before + after) / 128) * np.array([-1.0, 0.0, 1.0])
+            if max(before, after) > 4 * min(before, after):  # a parabola misled
+                some = np.append(some, places[1] + (after - before) / 2)
+            return np.asarray(some[(some > places[0]) & (some < places[2])], dtype=np.float64)
+    return np.array([places[1] - before / 2, places[1] + after / 2])
 
 
 # -----------------------------------------------------------------------------

@@ -63,8 +63,11 @@ from accountants.pair import Pair, Reversed
 
 _Spends = tuple[tuple[Pair, int], ...]
 
-_Curve = Callable[[_Spends, Array], tuple[Array, Array]]
-"""From the pairs of one direction and epsilons to bounds of delta."""
+_Curve = Callable[[_Spends, Array, Array], tuple[Array, Array]]
+"""From the pairs of one direction and epsilons to bounds of delta.
+
+Below deltas that are given too, an upper bound need not be narrow.
+"""
 
 _TINY = 1e-100
 """No more is computed of losses that add up to less than this."""
@@ -74,9 +77,6 @@ _LOOSE = 1e-4
 
 _FINE = 1e-6
 """A bracket of delta that is relatively wider asks for a contour's pieces."""
-
-_COPIES = 300
-"""Of more atomic pairs a contour in pieces costs less than a lattice."""
 
 _ROUGHLY = 0.01
 """A rough bracket of delta that is relatively wider asks for other methods."""
@@ -207,10 +207,16 @@ class Distribution:
     ) -> tuple[Array, Array]:
         points = np.asarray(epsilons, dtype=np.float64)
         lower, upper = self._bounds_of(_directions_of(state), points, profile)
-        if (bodies := _bodies_of(state)) is not None:
-            upper = np.minimum(upper, self._bounds_of(bodies, points, profile)[1])
-        for attained in _attained(state):
-            lower = np.maximum(lower, self._bounds_of(attained, points, profile)[0])
+        # nothing else is asked where they are narrow
+        wide = ~(upper <= lower * (1 + _LOOSE))
+        if wide.any() and (bodies := _bodies_of(state)) is not None:
+            upper[wide] = np.minimum(upper[wide], self._bounds_of(bodies, points[wide], profile)[1])
+        if wide.any():
+            floor = state.floor()
+            lower[wide] = np.maximum(lower[wide], [floor.delta(x) for x in points[wide].tolist()])
+            for attained in _attained(state):
+                least = self._bounds_of(attained, points[wide], profile)[0]
+                lower[wide] = np.maximum(lower[wide], least)
         return brackets(lower, upper)
 
     def _bounds_of(
@@ -219,11 +225,13 @@ class Distribution:
         low, high = np.zeros(len(points)), np.zeros(len(points))
         some = np.ones(len(points), dtype=np.bool_)
         for i, spends in enumerate(directions.directions):
-            if i:  # not asked where its Chernoff bound is below what the other attains
-                some = _possible(spends, points, low)
+            # what another direction has said; where that says little, no more than it attains
+            known = np.where(high <= low * (1 + _LOOSE), high, low)
+            if i:  # not asked where its Chernoff bound is below that
+                some = _possible(spends, points, known)
             if not some.any():
                 continue
-            some_low, some_high = profile(spends, points[some])
+            some_low, some_high = profile(spends, points[some], known[some])
             tight = all(pair.is_tight() for pair, _ in spends) and not directions.above
             # only a pair that some mechanism attains bounds the truth from below
             low[some] = np.maximum(low[some], some_low if tight else 0.0)
@@ -995,32 +1003,30 @@ def _mu(spends: contour.Spends) -> tuple[float, float]:
 # --- delta
 
 
-def _possible(spends: _Spends, epsilons: Array, low: Array) -> NDArray[np.bool_]:
-    """Return at which epsilons a direction's delta may be above a lower bound of the other's."""
+def _possible(spends: _Spends, epsilons: Array, deltas: Array) -> NDArray[np.bool_]:
+    """Return at which epsilons a direction's delta may be above what is known of the other's."""
     # nothing is above the largest loss
     some = epsilons < _largest(spends, False).upper
-    known = some & (low > 0)
-    if len(spends) <= _FEW_SAMPLES or not known.any():
+    known = some & (deltas > 0)
+    if not known.any() or _finite(spends):
         return some
     with np.errstate(all="ignore"):
-        most = _attempt(partial(contour.at_most_deltas, spends, epsilons[known], low[known]))
+        most = _attempt(partial(contour.at_most_deltas, spends, epsilons[known], deltas[known]))
     if most is not None:
-        some[known] = ~(most <= low[known])
+        some[known] = ~(most <= deltas[known])
     return some
 
 
-def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
-    return _by_methods(spends, epsilons, _METHODS)
+def _profile(spends: contour.Spends, epsilons: Array, known: Array) -> tuple[Array, Array]:
+    return _by_methods(spends, epsilons, known, _METHODS)
 
 
-def _rough(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
-    bounded = len(spends) <= _TRANSFORMS and _bounded(spends)
-    few = bounded and sum(times for _, times in spends) <= _COPIES
-    return _by_methods(spends, epsilons, _ROUGH_METHODS if few else _METHODS)
+def _rough(spends: contour.Spends, epsilons: Array, known: Array) -> tuple[Array, Array]:
+    return _by_methods(spends, epsilons, known, _ROUGH_METHODS)
 
 
 def _by_methods(
-    spends: contour.Spends, epsilons: Array, methods: Sequence[_Method]
+    spends: contour.Spends, epsilons: Array, known: Array, methods: Sequence[_Method]
 ) -> tuple[Array, Array]:
     if not spends:
         return np.zeros(len(epsilons)), np.zeros(len(epsilons))
@@ -1033,30 +1039,30 @@ def _by_methods(
     if len(spends) == 1 and spends[0][1] == 1:
         return spends[0][0].profile(epsilons)
     with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
-        return _computed(spends, epsilons, methods)
+        return _computed(spends, epsilons, known, methods)
 
 
 def _computed(
-    spends: contour.Spends, epsilons: Array, methods: Sequence[_Method]
+    spends: contour.Spends, epsilons: Array, known: Array, methods: Sequence[_Method]
 ) -> tuple[Array, Array]:
     if _bounded(spends) and _largest(spends, False).upper < _TINY:
         return _trivial(spends, epsilons)
-    lower, upper, known = np.zeros(len(epsilons)), np.ones(len(epsilons)), False
+    lower, upper, some = np.zeros(len(epsilons)), np.ones(len(epsilons)), False
     if _bounded(spends):  # no loss is larger
         upper[epsilons >= _largest(spends, False).upper] = 0.0
     loose = _LOOSE if _loose(spends) else 0.0
     for compute, least in methods:
         enough = max(least, loose)
         # narrow enough: nothing else is asked
-        wide = ~(upper <= lower * (1 + enough))
+        wide = ~(upper <= np.maximum(lower * (1 + enough), known))
         if not wide.any():
             return lower, upper
         bounds = _attempt(partial(compute, tuple(spends), epsilons[wide]))
         if bounds is not None:
-            known = True
+            some = True
             lower[wide] = np.maximum(lower[wide], bounds[0])
             upper[wide] = np.minimum(upper[wide], bounds[1])
-    return (lower, upper) if known else _trivial(spends, epsilons)
+    return (lower, upper) if some else _trivial(spends, epsilons)
 
 
 def _nobody(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
@@ -1089,26 +1095,42 @@ def _outcomes(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | 
     return enumeration.profile(spends, epsilons)
 
 
+def _few_outcomes(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the same of few atoms: of many it takes long to see that they are too many."""
+    return None if _many_to_spread(spends) else _outcomes(spends, epsilons)
+
+
 def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """Return a closed form of copies of one pair."""
     return spends[0][0].composed(spends[0][1], epsilons) if len(spends) == 1 else None
 
 
 def _over_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
-    """Return the bounds of atoms that lie anywhere, spread over a fine lattice."""
+    """Return the bounds of losses that lie anywhere, spread over a fine lattice, but of many."""
+    return None if _many_to_spread(spends) else _spread_profile(spends, epsilons)
+
+
+def _many_over_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the same of many atoms, which take other methods long."""
+    return _spread_profile(spends, epsilons) if _many_to_spread(spends) else None
+
+
+def _many_over_short_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the same, as narrow as soon has."""
+    return _spread_profile(spends, epsilons, _ROUGHLY) if _many_to_spread(spends) else None
+
+
+def _spread_profile(
+    spends: contour.Spends, epsilons: Array, loose: float = 0.0
+) -> tuple[Array, Array] | None:
     if not _spreadable(spends):
         return None
     from accountants.distribution import lattice  # here: most questions do without
 
     try:
-        return lattice.scattered_profile(spends, epsilons)
+        return lattice.scattered_profile(spends, epsilons, loose)
     except InapplicableError:
         return None
-
-
-def _many_over_lattice(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
-    """Return the same of many atoms, which take other methods long."""
-    return _over_lattice(spends, epsilons) if _many_to_spread(spends) else None
 
 
 def _with_luck(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
@@ -1138,6 +1160,8 @@ def _folded(
 
 def _loosely_folded(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """Return the lattice's bounds, few windows for all epsilons."""
+    if len(spends) > _TRANSFORMS:
+        return None
     return _folded(spends, epsilons, loose=_ROUGHLY)
 
 
@@ -1161,9 +1185,15 @@ _METHODS: tuple[_Method, ...] = (
 )
 
 _ROUGH_METHODS: tuple[_Method, ...] = (
+    (_nobody, _ROUGHLY),
+    (_numbered, _ROUGHLY),
     (_evenly_spaced, _ROUGHLY),
+    (_many_over_short_lattice, _ROUGHLY),
+    (_surely_rarely, _ROUGHLY),
     (_decaying, _ROUGHLY),
-    (_outcomes, _ROUGHLY),
+    (_rarely, _ROUGHLY),
+    (_few_outcomes, _ROUGHLY),
+    (_copies, _ROUGHLY),
     (_loosely_folded, _ROUGHLY),
 )
 

@@ -76,10 +76,13 @@ class Composition:
         The pairs with their counts, those of one class together.
     lines
         The last lines that were computed.
+    refused
+        The least epsilon of a question that no line without gaps was of use for, if any.
     """
 
     families: tuple[tuple[type[Pair], Spends], ...] = field()
     lines: deque[Line] = field(factory=deque)
+    refused: deque[float] = field(factory=lambda: deque(maxlen=1))
 
     def keep(self, made: Line) -> None:
         """Add a line to those kept, in place of the oldest where they are too long."""
@@ -1053,15 +1056,23 @@ def profile(
     order = order[wide[order]]
     if not len(order):
         return low, high
-    ends = float(epsilons[order[0]]), float(epsilons[order[-1]])
-    first = saddle_at(composed, ends[0], 1.0)
-    if first is None:
+    (low_part, first_power), (high_part, last_power) = (
+        math.frexp(epsilons[order[i]]) for i in (0, -1)
+    )
+    # the moments of one neighbourhood serve others near it, and bound Chernoff's at any epsilon
+    around = math.floor(32 * low_part) / 32, math.ceil(32 * high_part) / 32
+    found = _places_at(
+        composed, math.ldexp(around[0], first_power), math.ldexp(around[1], last_power)
+    )
+    if found is None:
         return None
-    last = saddle_at(composed, ends[1], first) or first
-    near = neighbourhood(composed, first, last)
+    near, first, last = found
     # Chernoff's bound needs no line and holds everywhere
     high = np.minimum(high, near.chernoff(epsilons))
-    runs = [order]
+    least = epsilons[order[0]]
+    # nor is a line of use at other epsilons about as large
+    useless = not scattered and any(0.5 * x <= least <= 2 * x for x in composed.refused)
+    runs = [] if useless else [order]
     while runs:
         some = runs.pop()
         logs = _run(near, epsilons[some], scattered)
@@ -1078,7 +1089,21 @@ def profile(
         # of epsilons that lie close together a half has no other line
         if reach * tilt > _CLOSE and len(some):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
+    if not scattered and not np.any(low[order] > 0.5 * high[order]):
+        composed.refused.append(float(least))
     return low, high
+
+
+@lru_cache(maxsize=32)  # asked again for a contour in pieces, and at the next points
+def _places_at(
+    composed: Composition, low: float, high: float
+) -> tuple[Neighbourhood, float, float] | None:
+    """Return the moments around Chernoff's best tilts between two epsilons, and those tilts."""
+    first = saddle_at(composed, low, 1.0)
+    if first is None:
+        return None
+    last = saddle_at(composed, high, first) or first
+    return neighbourhood(composed, first, last), first, last
 
 
 def at_most_deltas(spends: Spends, epsilons: Array, deltas: Array) -> Array:

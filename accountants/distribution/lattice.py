@@ -762,30 +762,32 @@ def _narrowed(
     return lower, upper
 
 
-def scattered_profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
-    """Return bounds of delta of losses that lie anywhere."""
+def scattered_profile(
+    spends: Spends, epsilons: Array, loose: float = 0.0
+) -> tuple[Array, Array] | None:
+    """Return bounds of delta of losses that lie anywhere; relatively ``loose`` is narrow enough."""
     known = tuple(spends)
     plan = _plan(known)
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
     high[epsilons >= plan.top] = 0.0
-    todo = [i for i in np.argsort(epsilons).tolist() if plan.counts and epsilons[i] < plan.top]
-    enough = _NARROWER if plan.is_tight else _NARROWER_OF_LOOSE
-    while todo:
-        least, done = float(epsilons[todo[0]]), 0
-        # windows from one of few points on, which other questions ask for as well; then its own
-        apart = 2.0 ** math.floor(math.log2(max(plan.deviation, 1e-12))) / 2
-        for start, size in ((apart * math.floor(least / apart), _KEPT), (least, _SIZES[-1])):
-            make = _kept if size == _KEPT else _spread_from
-            made = make(known, start, size)
-            for i in todo[done:]:
-                ends = made.bounds(float(epsilons[i]))
-                low[i], high[i] = max(low[i], ends[0]), min(high[i], ends[1])
-                if not high[i] - low[i] <= enough * high[i]:
-                    break
-                done += 1
-            if done:
+    todo = np.argsort(epsilons)
+    todo = todo[epsilons[todo] < plan.top] if plan.counts else todo[:0]
+    enough = max(loose, _NARROWER if plan.is_tight else _NARROWER_OF_LOOSE)
+    # windows from one of few points on, which other questions ask for as well
+    apart = 2.0 ** math.floor(math.log2(max(plan.deviation, 1e-12))) / 2
+    while len(todo):
+        start = apart * math.floor(float(epsilons[todo[0]]) / apart)
+        for make in (_kept, _kept_long):
+            made = make(known, start)
+            ends = np.array([made.bounds(x) for x in epsilons[todo].tolist()])
+            low[todo] = np.maximum(low[todo], ends[:, 0])
+            high[todo] = np.minimum(high[todo], ends[:, 1])
+            wide = ~(high[todo] - low[todo] <= enough * high[todo])
+            # a window of its own would leave as much open
+            served = (epsilons[todo] < start + 2 * apart) & (make is _kept_long)
+            todo = todo[wide & ~served]
+            if not len(todo) or epsilons[todo[0]] >= start + 2 * apart:
                 break
-        todo = todo[max(1, done) :]
     return (low if plan.is_tight else np.zeros(len(low))), high
 
 
@@ -795,8 +797,15 @@ def _spread_from(spends: tuple[tuple[Pair, int], ...], start: float, size: int) 
     return _spread_in(plan, ends, around, size)
 
 
+@remembered(8, size=2**27)
+def _kept(spends: tuple[tuple[Pair, int], ...], start: float) -> Spread:
+    return _spread_from(spends, start, 2**18)
+
+
+@remembered(4, size=2**28)
+def _kept_long(spends: tuple[tuple[Pair, int], ...], start: float) -> Spread:
+    return _spread_from(spends, start, _SIZES[-1])
+
+
 _MOST_CAPPED = 16
 """Of more pairs the capped moments take too long."""
-
-_KEPT = 2**18
-_kept = remembered(8, size=2**27)(_spread_from)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import accountants_truth as truth
 import mpmath as mp
@@ -18,6 +20,8 @@ from profiles import examples
 from accountants import (
     Approximate,
     Basic,
+    BoundedRange,
+    Distribution,
     DomainError,
     Gaussian,
     GaussianDP,
@@ -27,8 +31,10 @@ from accountants import (
     Pure,
     Renyi,
     Repeated,
+    Sampled,
     Sequential,
     Spend,
+    Term,
     certify,
     plot,
 )
@@ -94,6 +100,27 @@ def laplace_miss(eps: float, alpha: float) -> mp.mpf:
     return mp.exp(-e) / (4 * a) if a <= mp.mpf(1) / 2 else mp.exp(-e) * (1 - a)
 
 
+def neyman_pearson(
+    p: Sequence[Fraction], q: Sequence[Fraction], copies: int, alpha: Fraction
+) -> Fraction:
+    """The least false-negative rate at a false-positive rate, by all multisets of outcomes."""
+    outcomes = [(Fraction(1), Fraction(1), copies, 1)]
+    for i in range(len(p)):
+        last = i == len(p) - 1
+        outcomes = [
+            (a * p[i] ** n, b * q[i] ** n, left - n, ways * math.comb(left, n))
+            for a, b, left, ways in outcomes
+            for n in ([left] if last else range(left + 1))
+        ]
+    miss = Fraction(1)
+    for a, b, _, ways in sorted(outcomes, key=lambda each: each[1] / each[0]):
+        part = min(Fraction(1), alpha / (ways * b))
+        miss, alpha = miss - part * ways * a, alpha - part * ways * b
+        if alpha == 0:
+            break
+    return miss
+
+
 class TestTradeoff:
     @pytest.mark.parametrize(
         ("loss", "alpha", "beta"),
@@ -147,6 +174,64 @@ class TestTradeoff:
             assert at_none.lower <= 1 - loss.delta_floor() <= at_none.upper
             assert (at_all.lower, at_all.upper) == (0, 0)
         assert of(Gaussian(0.0)).false_negative_rate(0.5).lower == pytest.approx(0.5, abs=1e-13)
+
+    @pytest.mark.parametrize("alpha", [1e-6, 0.05, 0.4])
+    @pytest.mark.parametrize(
+        ("masses", "copies"),
+        [((3, 1), 25), ((40, 35, 25), 12), ((1, 2, 30, 60, 7), 6)],
+    )
+    def test_neyman_and_pearson(self, masses: tuple[int, ...], copies: int, alpha: float) -> None:
+        """Small convolutions, exactly: outcomes by their likelihood ratio, the last one in part.
+
+        The pair of masses and the same in reverse is its own reverse: both directions are one.
+        """
+        total = sum(masses)
+        p = [Fraction(each, total) for each in masses]
+        loss = PrivacyLoss.from_probabilities(p, p[::-1])
+        bounds = Guarantee(Repeated(Spend(loss), copies)).false_negative_rate(alpha)
+        exact = neyman_pearson(p, p[::-1], copies, Fraction(alpha))
+        assert Fraction(bounds.lower) <= exact <= Fraction(bounds.upper)
+        assert bounds.upper - bounds.lower <= 1e-8 * bounds.upper
+
+    @pytest.mark.parametrize("eps", [1e-3, 1.0, 8.0])
+    @pytest.mark.parametrize("alpha", [1e-4, 0.05, 0.5, 0.99])
+    def test_bounded_range_once(self, eps: float, alpha: float) -> None:
+        """The best tangent to ``delta(s) = (1 - y)^2 / (1 - e^-eps)``, ``y = e^{(s - eps) / 2}``.
+
+        Where the slope of ``1 - delta(s) - e^s alpha`` is 0, ``y = 1 / (1 + alpha (e^eps - 1))``.
+        """
+        e, a = truth.real(eps), truth.real(alpha)
+        y = 1 / (1 + a * mp.expm1(e))
+        exact = 1 + (1 - y) ** 2 / mp.expm1(-e) - y * y * mp.exp(e) * a
+        bounds = Guarantee(Spend(BoundedRange(eps))).false_negative_rate(alpha)
+        holds(bounds, exact, 1e-6 * float(exact))
+
+    @pytest.mark.parametrize(
+        "term",
+        [
+            Repeated(Spend(Laplace(0.1)), 30),
+            Repeated(Sampled(Spend(Gaussian(1.0)), 0.01), 1000),
+            Repeated(Spend(Pure(0.3)), 9),
+        ],
+    )
+    def test_few_deltas_are_asked(self, term: Term) -> None:
+        """Also where the place of the tangent is not known: thousands of deltas cost seconds."""
+        asked = []
+
+        class Counted(Distribution):
+            def profile(self, state: Any, epsilons: Array) -> tuple[Array, Array]:
+                asked.extend(epsilons.tolist())
+                return super().profile(state, epsilons)
+
+            def rough_profile(self, state: Any, epsilons: Array) -> tuple[Array, Array]:
+                asked.extend(epsilons.tolist())
+                return super().rough_profile(state, epsilons)
+
+        for alpha in (1e-4, 0.4):
+            asked.clear()
+            rate = Guarantee(term, Counted()).false_negative_rate(alpha)
+            assert rate.upper - rate.lower <= 1e-8 * rate.upper
+            assert len(asked) <= 80
 
     def test_loose_brackets_stay_brackets(self) -> None:
         """Bounds of the profile that are far apart give bounds of the curve that are too."""
