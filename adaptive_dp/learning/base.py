@@ -580,9 +580,9 @@ class Standardised(Learner[Model]):
         allowed = epsilon_of_share(budget.epsilon, budget.delta, 1 - self.share)
         if allowed < 1e-6 * budget.epsilon:
             raise DeclarationError(
-                f"Standardised divides epsilon, and of epsilon = {budget.epsilon:g} nothing is left "
-                f"for {type(self.learner).__name__} at delta = {budget.delta:g}, which is most of "
-                "this budget; give a smaller delta or a larger epsilon"
+                f"Standardised divides epsilon, and of {budget.epsilon:g} nothing is left for "
+                f"{type(self.learner).__name__} at delta = {budget.delta:g}, which is most of this "
+                "budget; give a smaller delta or a larger epsilon"
             )
         best = None
         for _ in range(5):
