@@ -480,7 +480,11 @@ def test_several_classes_have_tables_of_their_own() -> None:
 
 @pytest.mark.parametrize("target", ["n", "y"])
 def test_tables_stay_flat_where_nothing_is_left_in_pairs(target: str) -> None:
-    """Noise is most of what is seen, and pairs add less than a hundredth to the error."""
+    """Noise is most of what is seen, and pairs add less than two hundredths to the error.
+
+    Of one draw the difference is within .04, of 24 its mean is 0.
+    """
+    added = []
     columns = {**dict.fromkeys("abden", (-1, 1)), "y": ["no", "yes"]}
     table = dp.dataset("people", columns=columns)
     model = table.solve(dp.AdditiveModel(list("abde"), target, pairs=4), epsilon=0.5, delta=1e-6)
@@ -497,7 +501,8 @@ def test_tables_stay_flat_where_nothing_is_left_in_pairs(target: str) -> None:
             errors = [np.mean((z - data["n"]) ** 2) / data["n"].var() for z in (both, alone)]
         else:
             errors = [np.mean((z > 0) != (data["a"] > 0)) for z in (both, alone)]
-        assert errors[0] < errors[1] + 0.03
+        added.append(errors[0] - errors[1])
+    assert np.mean(added) < 0.02
 
 
 def test_pairs_by_public_numbers() -> None:

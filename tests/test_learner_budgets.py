@@ -118,6 +118,9 @@ def test_the_certificate_is_all_of_the_budget(learner: Any, relation: str) -> No
         # the failures of bounds are independent of what they bound
         (dp.AdaOPS(AB, "y"), 1.0, 0.3, "three rows a unit"),
         (dp.AdaptiveOutputPerturbation(AB, "y"), 0.22, 0.3, "zero_out"),
+        # noise so large that the steps of its lattice are some of what is released
+        (dp.AdditiveModel(AB, "k"), 0.00056, 6.5e-25, "zero_out"),
+        (dp.AdditiveModel(AB, "y"), 0.001, 1e-100, "replace_one"),
         # a Gaussian's mu of a choice is above what it costs here
         (dp.AdditiveModel(["c", "a", "k"], "y", pairs=2), 0.001, 0.03, "three rows a unit"),
         # another accountant is the tightest at the answer than near it
@@ -134,3 +137,10 @@ def test_so_is_that_of_a_budget_which_is_small_or_whose_delta_is_large(
     table = dp.dataset("people", columns=COLUMNS, **RELATIONS[relation])
     model = table.solve(learner, epsilon=epsilon, delta=delta)
     assert 0.995 <= dp.Pipeline(model=model).with_delta(delta).certify().epsilon / epsilon <= 1.0
+
+
+def test_a_delta_that_samples_keep_without_noise_is_refused() -> None:
+    # of 50 samples at .02 a unit is in none with probability .364
+    table = dp.dataset("people", columns=COLUMNS)
+    with pytest.raises(dp.DeclarationError, match=r"delta below 0\.636"):
+        table.solve(dp.NoisySGD(AB, "c", steps=50), epsilon=50.0, delta=0.9)

@@ -12,7 +12,7 @@ from scipy import integrate, special, stats
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.compile import interpolate_norm
-from adaptive_dp.mechanisms.additive import ball_noise
+from adaptive_dp.mechanisms.additive import ball_noise, sigma_for
 from adaptive_dp.noise import SeededStream
 
 WIDE = np.arange(-400, 401)
@@ -189,3 +189,16 @@ def test_norm_in_a_plan():
     box = dp.Pipeline(a=vectors.release(dp.Norm(scale=5.0, p=math.inf)))
     assert dp.load(box.to_json()).fingerprint == box.fingerprint
     assert plan.simulate(seed=1, t={"x": [1.0], "y": [2.0]})["a"].shape == (2,)
+
+
+@pytest.mark.parametrize("mu", [1.0, 3e-5, 2.0**-18, 0.99999 * 2.0**-18])
+@pytest.mark.parametrize(("dimension", "step"), [(1, 0.0), (200, 0.0), (200, 1.0)])
+def test_a_sigma_for_a_mu_is_the_least_one(mu: float, dimension: int, step: float) -> None:
+    """By search: what a release costs falls in sigma but where the steps of its lattice double."""
+    sigma = sigma_for(mu, 1.0, dimension, step)
+
+    def cost(sigma: float) -> float:
+        return dp.Gaussian(sigma).cost(1.0, dimension, step).mu()
+
+    assert cost(sigma) <= mu
+    assert all(cost(sigma * (1 - share)) > mu for share in np.geomspace(1e-9, 0.5, 200))

@@ -423,3 +423,17 @@ def test_newton_knows_the_curvature() -> None:
         np.testing.assert_allclose(second[k], (there[0] - there[1]) / 2e-5, rtol=1e-6, atol=1e-6)
     minimizer = np.array([float(v) for v in perturbed_minimum.minimizer(problem, 1e-8)])
     assert np.linalg.norm(problem.gradient(minimizer * problem.scale).value) <= 1e-8
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(20.0, 1e-5), (200.0, 1e-5), (200.0, 0.0)])
+def test_noise_over_the_ridge_is_small_where_epsilon_is_large(epsilon: float, delta: float) -> None:
+    """Along a direction without rows, of three, it is all that parameters are."""
+    table = dp.dataset("people", columns={"a": (0, 1), "b": (0, 1), "c": ["no", "yes"]})
+    learner = dp.ObjectivePerturbation(["a", "b"], "c")
+    plan = dp.Pipeline(fit=table.solve(learner, epsilon=epsilon, delta=delta))
+    (release,) = [r for r in plan.structure.releases if r.name.endswith("coefficients")]
+    mechanism = release.mechanism
+    # Gaussian, or of density exp(-shift |b|), of three coordinates
+    noise = mechanism.sigma if delta else 2 / mechanism.shift
+    # the check and the search take a part of epsilon that the rule does not know
+    assert noise / mechanism.ridge < 6

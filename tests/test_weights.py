@@ -299,7 +299,32 @@ def test_the_gap_between_training_and_new_rows_is_reported() -> None:
     assert again["held_out"] == pytest.approx(found["held_out"])
     # predictions are those of the model in data units
     guess = dp.predict(known, many, classes=["no", "yes"])
-    assert found["held_out"] == pytest.approx((guess != many["y"]).mean(), abs=0.002)
+    wrong = (guess != many["y"]).mean()
+    assert found["held_out"] == pytest.approx(wrong, abs=0.002)
+    # without a loss wrong predictions are counted
+    plan = dp.Pipeline(report=dp.generalization(dp.public(known), **about)).fix(b=0.5)
+    counted = plan.simulate(seed=1, people=few, others=many)["report"]
+    assert counted["held_out"] == pytest.approx(wrong, abs=0.002)
+
+
+@pytest.mark.parametrize("target", ["y", "z"])
+def test_the_gap_of_an_additive_model_is_reported_without_a_loss(target: str) -> None:
+    columns = {"x": (-1, 1), "y": ["no", "yes"], "z": (0, 2)}
+    people, others = (dp.dataset(name, columns=columns) for name in ("people", "others"))
+    x = np.linspace(-1, 1, 4_000)
+    rows = {"x": x, "y": np.where(abs(x) > 0.5, "yes", "no"), "z": x**2}
+    model = people.solve(dp.AdditiveModel(["x"], target, steps=5), epsilon=2.0, delta=1e-6)
+    about: Any = {"features": ["x"], "target": target, "train": people, "held_out": others}
+    # its scores are no coefficients: of a loss of these nothing can be said
+    with pytest.raises(dp.DeclarationError, match="leave out the loss"):
+        dp.generalization(model, ZeroOne(), **about)
+    plan = dp.Pipeline(report=dp.generalization(model, **about), model=model).fix(b=0.5)
+    found = plan.with_delta(1e-6).simulate(seed=1, people=rows, others=rows)
+    classes = ["no", "yes"] if target == "y" else None
+    guess = dp.predict(found["model"], {"x": x}, classes=classes)
+    # z is 1 wide on either side of the middle of its bounds
+    truth = guess != rows["y"] if target == "y" else np.minimum((guess - rows["z"]) ** 2, 0.25)
+    assert found["report"]["held_out"] == pytest.approx(truth.mean(), abs=0.003)
 
 
 def test_an_interval_of_the_gap_holds_as_often_as_it_says() -> None:

@@ -246,10 +246,11 @@ def gaussian_noise(
         return Gaussian(sigma=Free(free, weight=sensitivity / math.sqrt(share) * weight))
     operation = query.operation
     assert isinstance(operation, Query)
-    # the number of released coordinates: each is rounded to the noise's lattice
-    dimension = operation.dimension(query.inputs[0].domain)
+    # coordinates that one unit may move are rounded to the noise's lattice, but for its multiples
+    domain, change = query.inputs[0].domain, change_at(table)
+    moved, step = operation.coordinates_moved(domain, change), operation.step(domain)
     # mu^2 times the share, so that shares which add up to 1 cost mu in all
-    return Gaussian(sigma=sigma_for(mu * math.sqrt(share), sensitivity, dimension))
+    return Gaussian(sigma=sigma_for(mu * math.sqrt(share), sensitivity, moved, step))
 
 
 def epsilon_of_share(epsilon: float, delta: float, share: float) -> float:
@@ -583,6 +584,12 @@ class Standardised(Learner[Model]):
         ranges = self._ranges(table, names, budget)
         scaled = table.rescale(names, ranges)
         allowed = epsilon_of_share(budget.epsilon, budget.delta, 1 - self.share)
+        if allowed < 1e-6 * budget.epsilon:
+            raise DeclarationError(
+                f"Standardised divides epsilon, and of {budget.epsilon:g} nothing is left for "
+                f"{type(self.learner).__name__} at delta = {budget.delta:g}, which is most of this "
+                "budget; give a smaller delta or a larger epsilon"
+            )
         best = None
         for _ in range(5):
             learned = self.learner.build(scaled, allowed, budget.delta)

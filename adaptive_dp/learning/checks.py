@@ -10,18 +10,31 @@ import numpy as np
 
 from adaptive_dp.erm import Loss, Network
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Released, parameter, post, public
+from adaptive_dp.graph.handles import (
+    Group,
+    Post,
+    PrivateQuery,
+    Released,
+    parameter,
+    post,
+    public,
+)
 from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.learning import additive
 from adaptive_dp.learning.base import ColumnLearner, Linear, Standardised, linear, query_sensitivity
 from adaptive_dp.learning.descent import CLASS_CLIP
+from adaptive_dp.learning.margin_boosting import with_steps
+from adaptive_dp.learning.networks import network_model
+from adaptive_dp.learning.tuning import WIDEST_ERROR, PredictionErrors
 from adaptive_dp.mechanisms.additive import Laplace
 from adaptive_dp.queries.domains import Categories, Interval
+from adaptive_dp.queries.examples import declarations
 from adaptive_dp.queries.table import Table, complete_rows
 
 
 def generalization(
     model: Released[Any],
-    loss: Loss,
+    loss: Loss | None = None,
     *,
     features: Sequence[str],
     target: str,
@@ -32,7 +45,7 @@ def generalization(
     level: float = 0.95,
     free: str = "b",
 ) -> Released[dict[str, Any]]:
-    """Return a released linear model's mean loss on its rows and on held-out ones, and the gap.
+    """Return a released model's mean loss on its rows and on held-out ones, and the gap.
 
     Two sums and two numbers of rows are released with Laplace noise; all else is made of them. The
     *empirical risk* on the rows that the model was learned from is what a learner makes small; the
@@ -44,9 +57,11 @@ def generalization(
     Parameters
     ----------
     model
-        As a linear learner released it.
+        As a learner released it: coefficients by feature, or, without a loss, an additive model.
     loss
         For example `adaptive_dp.erm.ZeroOne`, or the loss that was minimized; clipped to ``width``.
+        None for wrong predictions (of a number, mapped from its bounds onto [-1, 1], for squares of
+        errors, each at most 1/4): then neither ``width`` nor ``norm`` is read.
     features, target, norm
         As of the learner.
     train, held_out
@@ -81,20 +96,53 @@ def generalization(
     """
     if not 0 < level < 1:
         raise DeclarationError(f"generalization's level must be between 0 and 1, got {level!r}")
+    made = _function(model)
+    if made in NETWORKS or (loss is not None and made in ADDITIVE):
+        raise DeclarationError(
+            "generalization reads coefficients by feature, which this learner does not release"
+            + (
+                "; leave out the loss, and wrong predictions are counted"
+                if made in ADDITIVE
+                else ""
+            )
+        )
     releases: list[Released[Any]] = []
     for name, table in (("train", train), ("held_out", held_out)):
-        problem = linear(table, features, target, loss, norm)
-        theta = post(scaled_parameters, model, **units(problem))
+        goal = table.domain.find(target)
+        # an additive model has scores of what is missing
+        needed = (target,) if made in ADDITIVE else (*features, target)
         # of the rows that have all columns and a declared label, as the losses are
-        complete, goal = complete_rows(table, (*features, target)), table.domain.find(target)
+        complete = complete_rows(table, needed)
         if isinstance(goal, Categories):
             complete = complete.filter(complete[target].isin(goal.values))
-        queries = problem.rows.loss(loss, theta, width=width), complete.count()
-        for what, query in zip(("loss", "rows"), queries, strict=True):
+        if loss is None:
+            width = 1.0 if isinstance(goal, Categories) else WIDEST_ERROR**2
+            errors = PredictionErrors(target, declarations(table.domain, (*features, target)))
+            total: PrivateQuery[Any] = PrivateQuery(errors, (complete, model))
+        else:
+            problem = linear(table, features, target, loss, norm)
+            theta = post(scaled_parameters, model, **units(problem))
+            total = problem.rows.loss(loss, theta, width=width)
+        for what, query in (("loss", total), ("rows", complete.count())):
             weight = max(query_sensitivity(query, table, 1), 1.0)
             noisy = query.release(Laplace(scale=Free(free, weight=weight)), name=f"{name}_{what}")
             releases += [noisy, parameter(noisy, "scale")]
     return post(risk_report, *releases, width=float(width), level=float(level))
+
+
+ADDITIVE = (additive.shape_functions, additive.with_pairs, additive.better_of_both, with_steps)
+"""Functions whose results are additive models."""
+
+NETWORKS = (network_model,)
+"""Those whose results are networks."""
+
+
+def _function(model: Released[Any]) -> Any:
+    """Return the function that a released value is a result of; None where it is something else."""
+    while isinstance(model.operation, Group):
+        model = model.inputs[0]  # type: ignore[assignment]
+    operation = model.operation
+    return operation.function.resolve() if isinstance(operation, Post) else None
 
 
 def scaled_parameters(

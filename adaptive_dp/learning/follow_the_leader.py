@@ -48,7 +48,8 @@ class DPFTRL(ColumnLearner[Model]):
     steps
         The number of batches.
     epochs
-        How often each batch is read.
+        How often each batch is read; 1 for a stream that passes once. More passes cost noise that
+        grows more slowly than what they learn, at epsilon .3 to 50 on three sets.
     learning_rate
         For rows of norm at most 1 and mean gradients of a batch.
     clip
@@ -82,7 +83,7 @@ class DPFTRL(ColumnLearner[Model]):
 
     loss: Loss = field(factory=Logistic)
     steps: int = 100
-    epochs: int = 1
+    epochs: int = 10
     learning_rate: float = field(default=4.0, validator=within(1e-9, 1e9))
     clip: float = field(default=1.0, validator=within(1e-9, 1e9))
     norm: float | None = None

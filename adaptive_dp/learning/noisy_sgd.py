@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from attrs import field, frozen
 from attrs.validators import optional
 
 from adaptive_dp.erm import Logistic, Loss, Network
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.learning.base import (
     LearnerBudget,
@@ -78,6 +80,19 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
 
     title: ClassVar[str] = "NoisySGD"
     calibrated: ClassVar[bool] = True
+
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
+        """Return the budget, checked; refuse a delta that rounds without any noise would keep."""
+        budget = super().budget(epsilon, delta)
+        # the probability with which a unit is in any sample; where it is in none it tells nothing
+        read = -math.expm1(self.steps * math.log1p(-min(self.sampling_rate, 1 - 1e-16)))
+        if budget is not None and self.sampling_rate < 1 and read <= budget.delta < 1:
+            raise DeclarationError(
+                f"NoisySGD needs a delta below {read:.3g}, the probability with which a unit is in "
+                f"any of {self.steps} samples of rate {self.sampling_rate:g}, got {delta!r}: its "
+                "rounds would keep that without noise"
+            )
+        return budget
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model | NetworkModel]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first.

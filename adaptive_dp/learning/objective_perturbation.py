@@ -54,6 +54,9 @@ from adaptive_dp.queries.table import Table
 RIDGE, SEARCH = 0.1, 0.01
 """The shares of epsilon that go to the determinant and, where it is pure, to the search."""
 
+REACH = 5.0
+"""How far noise alone may move parameters along a direction that rows, of norm 1, do not have."""
+
 BLUR = 400.0
 """The noise that hides the search's stopping point, over the Lipschitz constant, in units of sigma.
 
@@ -100,7 +103,8 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         bound on the coefficients, which would bound it: they go on in a straight line for
         predictions beyond the target's bounds (`erm.Extended`, whose reach may be given).
     ridge
-        For rows of norm at most 1; None to spend a tenth of epsilon on it.
+        For rows of norm at most 1; None to spend a tenth of epsilon on it, or less where the ridge
+        would be too small for the noise.
     norm
         To which longer rows are clipped: by default 1 where the target is a class, none where it is
         a number. The intercept is penalised like the rest.
@@ -144,7 +148,7 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         )
         # several classes: one model for each against the rest, so that their costs add up
         count = len(problem.classes) or 1
-        mechanism, check = self._mechanism(budget, change_at(table), count)
+        mechanism, check = self._mechanism(budget, change_at(table), count, problem.width)
         if problem.classes:
             fits = [
                 problem.rows.as_query(against=k).release(
@@ -203,9 +207,11 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         return Laplace(scale=up(sensitivity / (self._counted * budget.epsilon), 8))
 
     def _mechanism(
-        self, budget: LearnerBudget | None, change: Change, count: int
+        self, budget: LearnerBudget | None, change: Change, count: int, width: int
     ) -> tuple[Mechanism, float]:
         """Return the mechanism of each of ``count`` models, and what their check costs.
+
+        ``width`` is the number of parameters of a model.
 
         The cost is a mu, an epsilon where delta is 0, and 0 where the noise is free.
         """
@@ -229,6 +235,12 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
         # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
         ridge = self.ridge or limits.smoothness / math.expm1(RIDGE * model_epsilon / change.rows)
+        if self.ridge is None:
+            # along a direction without rows parameters are the noise over the ridge: where epsilon
+            # is large that ridge is too small for it, and a larger one costs less
+            one = deviation_of(model_epsilon * (1 - RIDGE) * count, delta, width)
+            noise = change.both * limits.lipschitz * one * (math.sqrt(count) if delta else count)
+            ridge = max(ridge, min(noise / REACH, limits.smoothness))
         # delta = 0: a part of epsilon pays for the search for the minimizer
         search = SEARCH * model_epsilon if delta == 0 else 0.0
         # a unit of several rows changes as many determinants: each has its share
@@ -287,6 +299,15 @@ class ObjectivePerturbation(WeightedLearner[Model]):
                 f"epsilon = {epsilon:g} leaves nothing for noise; raise the ridge"
             ) from None
         return trial(float(fit.value)), check
+
+
+def deviation_of(epsilon: float, delta: float, width: int) -> float:
+    """Return the deviation of each of d coordinates of noise that hides a move of 1.
+
+    Gaussian, or where delta is 0 of density ``exp(-epsilon |b|)``, whose ``E |b|^2 = d (d + 1) /
+    epsilon^2``.
+    """
+    return 1 / largest_mu(epsilon, delta) if delta else math.sqrt(width + 1) / epsilon
 
 
 def split_epsilon(

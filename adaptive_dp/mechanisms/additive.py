@@ -235,8 +235,8 @@ class Gaussian(Mechanism):
         return up(t + rounding_error(step, lattice.step(self.sigma)), 64)
 
 
-def sigma_for(mu: float, distance: float, dimension: int) -> float:
-    """Return a sigma at which a `Gaussian` release costs at most ``mu``, its rounding included.
+def sigma_for(mu: float, distance: float, dimension: int, step: float = 0.0) -> float:
+    """Return the least sigma at which a `Gaussian` release costs at most ``mu``, rounding included.
 
     Parameters
     ----------
@@ -246,6 +246,8 @@ def sigma_for(mu: float, distance: float, dimension: int) -> float:
         The query's l2 sensitivity, in its units; sigma is in the same.
     dimension
         The number of coordinates.
+    step
+        A number whose integer multiples the coordinates are; 0 where none is known.
 
     Raises
     ------
@@ -257,17 +259,23 @@ def sigma_for(mu: float, distance: float, dimension: int) -> float:
     >>> round(sigma_for(0.5, 1.0, 1), 6)
     2.0
     """
-    # a step is at most sigma / 2^26, and d coordinates move by sqrt(d) steps: so
-    # (distance + rounding sigma) / sigma <= mu, solved for sigma
-    rounding = math.sqrt(dimension) * 2.0**-lattice.BITS
+    ones = math.sqrt(dimension)
+    rounding = ones * 2.0**-lattice.BITS
     # at least half of mu must remain after rounding, so that the division is well conditioned
     if not (mu > 2 * rounding):
         raise DeclarationError(
             f"a Gaussian release of {dimension} numbers needs mu above {2 * rounding:.3g}, got "
             f"{mu!r}: its noise is drawn in steps; raise epsilon or delta"
         )
-    # rounded up by 1e-12: sigma may only be too large
-    return distance * (1 + 1e-12) / (mu - rounding)
+    # the steps of the lattice double where sigma reaches a power of two: from the least that they
+    # may be on, the first sigma whose own steps were counted, as in `Gaussian.cost`
+    unit = lattice.step(distance / mu)
+    while True:
+        # rounded up by 1e-12: sigma may only be too large
+        sigma = rounded_distance(distance, ones, step, unit) * (1 + 1e-12) / mu
+        if lattice.step(sigma) <= unit:
+            return sigma
+        unit = lattice.step(sigma)
 
 
 def largest_mu(epsilon: float, delta: float) -> float:
