@@ -213,14 +213,27 @@ def _narrowed(
         every, seen = np.arange(len(lower)), np.isin(known.log_t[best], asked).all(axis=0)
         open_ = above[every, best[0]] - lower
         allowed = _allowed(digits, upper)
-        more = upper - lower > np.maximum(allowed, np.where(seen, 5 * open_, 0.0))
+        # ... and where it leaves a good part open, both ends are sought by themselves
+        wide = open_ > _WIDE * allowed
+        more = upper - lower > np.maximum(allowed, np.where(seen & ~wide, 5 * open_, 0.0))
         if not more.any() or (len(widths) > 5 and widths[-1] > 0.5 * widths[-5]):
             break
-        new = [_near(known.log_t, at_knots[i], above[i], float(allowed[i])) for i in every[more]]
+        new = [
+            _near(known.log_t, low, high, float(allowed[i]))
+            for i in every[more]
+            for low, high in (
+                [(at_knots[i], at_knots[i]), (above[i], above[i])]
+                if wide[i]
+                else [(at_knots[i], above[i])]
+            )
+        ]
         if not np.isin(np.concatenate(new), _START).any():  # it is known where the maximum is
             widths.append(float(((upper - lower) / allowed).max()))
         corner = place[at_corners[more].argmax(axis=1)]  # where a kink is, there it is
         inner = np.log(corner[(corner > known.t[0]) & (corner < known.t[-1])])
+        if wide.any():  # chords between close points of a wide profile say nothing
+            cell = np.clip(np.searchsorted(known.log_t, inner), 1, len(known.t) - 1)
+            inner = (known.log_t[cell - 1] + known.log_t[cell]) / 2
         again = known.log_t[best[:, more]].ravel()
         if len(asked):  # what is roughly known may leave the most open
             rough_above = (above[more] > (lower + allowed)[more, None]).any(axis=0)
@@ -231,6 +244,9 @@ def _narrowed(
         known, asked = known.joined(knots(profile, points)), np.append(asked, points)
     return known, lower, upper
 
+
+_WIDE = 1e3
+"""A profile is wide that leaves open this many times what may be left open."""
 
 _COARSE = 4
 """Of the first points so few are asked before it is known where the maximum is."""
