@@ -187,7 +187,7 @@ class Constant(ColumnLearner[Model]):
     <certificate epsilon=0.5 delta=1e-06 by distribution>
     >>> model = plan.simulate(seed=1, people={"age": np.zeros(200), "days": np.full(200, 9.0)})
     >>> {name: round(value) for name, value in model["model"].items()}
-    {'intercept': 10, 'age': 0}
+    {'intercept': 9, 'age': 0}
     """
 
     rows: int = field(
