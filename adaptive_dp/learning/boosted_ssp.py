@@ -232,8 +232,8 @@ def start_at_mean(
     """Return the state before the first step, where it predicts the target's mean for all rows.
 
     The mean of n rows is ``m = S / n``, and its error ``sqrt(sigma^2 + m^2 spread^2) / n``. It is
-    shrunk towards the middle of the bounds, and is that where it is within `CLEAR` errors of it:
-    where rows are too few to tell, it is no worse an answer.
+    shrunk towards the middle of the bounds: where rows are too few to tell, that is no worse an
+    answer.
 
     Parameters
     ----------
