@@ -252,7 +252,7 @@ def ruled(facts: dict[str, Any], epsilon: float, enough: float) -> str:
         return "constant"
     if facts["classes"] == 0:
         curved = auto.strength(facts["features"], epsilon, facts["rows"]) >= enough
-        return "additive_model" if curved else "noisy_gradient_descent"
+        return "additive_model" if curved else auto.recommended_line(epsilon, DELTA)[0]
     kept, auto.ENOUGH = auto.ENOUGH, enough
     try:
         return auto.recommended_classifier(

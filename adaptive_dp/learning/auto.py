@@ -23,7 +23,7 @@ from adaptive_dp.learning.base import (
     linear,
     query_sensitivity,
 )
-from adaptive_dp.learning.boosted_ssp import shrunk
+from adaptive_dp.learning.boosted_ssp import BoostedSSP, shrunk
 from adaptive_dp.learning.noisy_gradient_descent import NoisyGradientDescent
 from adaptive_dp.learning.objective_perturbation import ObjectivePerturbation
 from adaptive_dp.learning.ssp import SSP, laplace_scale
@@ -132,37 +132,16 @@ def recommended_classifier(
     return "noisy_gradient_descent", f"{there}a linear model needs the least, fitted to all classes"
 
 
-def recommended_line(
-    features: int,
-    epsilon: float,
-    delta: float,
-    rows: int | None = None,
-    *,
-    few: int | None = None,
-) -> Choice:
-    """Return the linear learner of a number that is expected to be the most accurate, and why.
-
-    Parameters are those of `recommended_classifier`.
-
-    Examples
-    --------
-    >>> recommended_line(10, 1.0, 1e-6, rows=300)[0], recommended_line(10, 1.0, 1e-6, rows=3_000)[0]
-    ('noisy_gradient_descent', 'boosted_ssp')
-    """
+def recommended_line(epsilon: float, delta: float, few: int | None = None) -> Choice:
+    """Return the linear learner of a number that is expected to be the most accurate, and why."""
     if too_few(epsilon, delta, few):
         return "constant", f"at epsilon {epsilon:g} ({few} rows) {SAFER} the mean"
     if delta == 0:
         return "ssp", "delta is 0, and Laplace noise on the moments is pure"
-    if strength(features, epsilon, rows) < ENOUGH_OF_NUMBERS:
-        return (
-            "noisy_gradient_descent",
-            f"at epsilon {epsilon:g} ({rows or ROWS} rows) noise hides most of a matrix that "
-            "scales steps, and many small steps are safer",
-        )
     return (
         "boosted_ssp",
-        "steps on clipped gradients, scaled by a noisy second-moment matrix, were the best line on "
-        "nearly all tables with so many rows for the budget",
+        "steps on clipped gradients, scaled by a noisy second-moment matrix, were the best, or "
+        "within .02 of the best, on nearly all tables and budgets",
     )
 
 
@@ -320,7 +299,7 @@ class Auto(ColumnLearner[Any]):
     """The learner that is expected to be the most accurate, by public numbers alone.
 
     By the budget, the number of features and, where it is public, that of rows it is
-    `AdditiveModel`, else `NoisyGradientDescent`. Where
+    `AdditiveModel`; else of classes `NoisyGradientDescent`, of numbers `BoostedSSP`. Where
     ``delta=0`` it is `ObjectivePerturbation`, or `SSP` (`adaptive_dp.learning.auto`). Where so few
     rows are known to be there that noise would be most of what is learned, it is the most frequent
     class, or the mean, with all of the budget. The choice
@@ -330,7 +309,7 @@ class Auto(ColumnLearner[Any]):
     Parameters
     ----------
     features
-        Columns with bounds or categories.
+        Columns with bounds or categories. A number is learned from categories by `AdditiveModel`.
     target
         A column of categories, or with bounds.
     rows
@@ -368,12 +347,14 @@ class Auto(ColumnLearner[Any]):
         if rows is not None and too_few(at, slack, int(rows / _moves(table, self.target))):
             return Constant(*columns, rows=rows)
         if not isinstance(goal, Categories):
-            if slack == 0:
-                return SSP(*columns, pure=True)
-            if strength(len(self.features), at, rows) >= ENOUGH_OF_NUMBERS:
+            # lines are of bounded columns alone
+            curved = strength(len(self.features), at, rows) >= ENOUGH_OF_NUMBERS or any(
+                isinstance(table.domain.find(name), Categories) for name in self.features
+            )
+            if slack > 0 and curved:
                 return AdditiveModel(*columns, pairs=paired(len(self.features), at, rows))
-            # what `recommended_line` says below that
-            return NoisyGradientDescent(*columns, loss=Squared())
+            name, _ = recommended_line(at, slack)
+            return SSP(*columns, pure=True) if name == "ssp" else BoostedSSP(*columns)
         count = len(goal.values)
         name, _ = recommended_classifier(count, len(self.features), at, slack, rows)
         if name == "additive_model":

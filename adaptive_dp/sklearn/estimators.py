@@ -254,11 +254,9 @@ SHAPES = ("additive_model", "margin_boosting")
 """Those whose model is a shape function of each feature."""
 
 
-def regression(
-    solver: Any, *, epsilon: float, delta: float, features: int, rows: int | None
-) -> tuple[str, str]:
+def regression(solver: Any, *, epsilon: float, delta: float, rows: int | None) -> tuple[str, str]:
     """Return the solver for a target of numbers, and why."""
-    return _choose(solver, recommended_line(features, epsilon, delta, rows, few=rows), REGRESSORS)
+    return _choose(solver, recommended_line(epsilon, delta, rows), REGRESSORS)
 
 
 def classification(
@@ -416,11 +414,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         # learned bounds have a part of the budget, which a constant would not need
         known = None if self._learns_bounds() or self.options else self._rows_of_units()
         self.solver_, self.reason_ = regression(
-            self.solver,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            features=self.n_features_in_,
-            rows=known,
+            self.solver, epsilon=self.epsilon, delta=self.delta, rows=known
         )
         if self.solver_ == "constant":
             return self._constant("y")
