@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import adaptive_dp as dp
 from adaptive_dp.learning.auto import Constant, recommended_classifier
+from adaptive_dp.mechanisms.additive import largest_mu
 
 COLUMNS = {"a": (0, 1), "b": ["u", "v"], "y": ["no", "yes"], "k": ["r", "s", "t"], "n": (0, 5)}
 
@@ -112,6 +114,35 @@ def test_few_rows_are_answered_by_the_most_frequent_class_or_the_mean() -> None:
     for rows, kind in ((130, dp.NoisyGradientDescent), (90, Constant)):
         assert type(dp.Auto(["a"], "y", rows=rows).chosen(table, 1.0, 1e-5)) is kind
     assert isinstance(dp.Auto(["a"], "y", rows=130).chosen(twice, 1.0, 1e-5), Constant)
+
+
+@pytest.mark.parametrize("target", ["k", "n"])
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
+def test_a_constant_has_the_noise_that_is_smaller(target: str, relation: str) -> None:
+    """The profile of Laplace noise, 1 - exp((epsilon - 1/b) / 2), by hand; all of it is spent."""
+    table = dp.dataset("rows", columns=COLUMNS, neighbors=relation)
+    kinds = set()
+    for epsilon, delta in ((0.1, 1e-5), (8.0, 1e-5), (0.02, 0.4), (0.003, 0.9), (40.0, 0.02)):
+        model = table.solve(Constant(["a"], target, rows=40), epsilon=epsilon, delta=delta)
+        plan = dp.Pipeline(m=model).with_delta(delta)
+        assert 0.995 * epsilon <= plan.certify().epsilon <= epsilon
+        (noise,) = [
+            node.handle.operation.mechanism
+            for node in plan.structure
+            if hasattr(node.handle.operation, "mechanism")
+        ]
+        kinds.add(type(noise).__name__)
+        half, moved = (1.0 if target == "k" else 2.5), 2.0 if relation == "replace_one" else 1.0
+        own = moved * half / (epsilon + 2 * math.log(1 / (1 - delta)))
+        l2 = half * (math.sqrt(moved) if target == "k" else moved)
+        other = l2 / largest_mu(epsilon, delta)
+        if isinstance(noise, dp.Laplace):
+            assert noise.scale == pytest.approx(own, rel=1e-6)
+            assert math.sqrt(2) * own <= other * (1 + 1e-6)
+        else:
+            assert noise.sigma == pytest.approx(other, rel=1e-3)
+            assert other <= math.sqrt(2) * own * (1 + 1e-6)
+    assert "Laplace" in kinds
 
 
 def test_equal_bounds_tell_the_target_and_cost_nothing() -> None:

@@ -192,24 +192,86 @@ def test_noise_of_steps_is_what_shrinks_their_end():
         ends.append(np.sum(scaling["values"] * (scaling["basis"].T @ state["v"]) ** 2))
     expected = np.sum(scaling["values"] * state["variances"])
     assert np.mean(ends) == pytest.approx(expected, rel=6 * np.std(ends) / np.mean(ends) / 24)
-    unshrunk = steps.shrunk_coefficients({**state, "v": 100 * np.ones(3)}, scaling, radius=2.0)
-    size = 1e4 * np.sum(rows.T @ rows)
-    np.testing.assert_allclose(unshrunk, 50 * (1 - expected / size), rtol=1e-9)
+
+
+def test_the_mean_and_the_slopes_are_shrunk_apart():
+    """The two parts and their noise by matrices and many draws, not by the eigenvectors."""
+    generator = np.random.default_rng(6)
+    rows = np.column_stack([np.ones(500), generator.uniform(-1, 2, (500, 2))]) / 6
+    gram = rows.T @ rows
+    scaling = steps.step_scaling(gram, 0.01, square=1.0)
+    state = {**steps.initial_state(3), "start": np.array([0.2, 0, 0])}
+    state["variances"] = np.array([1e-4, 2e-4, 3e-4])
+    scale = scaling["basis"] * np.sqrt(state["variances"])
+    noise = scale @ generator.normal(size=(3, 100_000))
+
+    def parts(u):
+        mean = (gram @ u)[0] / gram[0, 0]
+        rest = u - np.outer([1, 0, 0], mean) if u.ndim == 2 else u - np.array([mean, 0, 0])
+        return mean, rest
+
+    mean_noise, rest_noise = parts(noise)
+    of_mean = np.mean(mean_noise**2)
+    of_rest = np.mean(np.sum(rest_noise * (gram @ rest_noise), axis=0))
+    for u in (np.array([0.3, 0.1, -0.2]), np.array([0.05, 0.02, 0.01]), 1e-6 * np.ones(3)):
+        mean, rest = parts(u)
+        # what is left of each; the sizes add up
+        np.testing.assert_allclose(u @ gram @ u, mean**2 * gram[0, 0] + rest @ gram @ rest)
+        left = max(0, 1 - of_mean / mean**2), max(0, 1 - of_rest / (rest @ gram @ rest))
+        expected = np.array([0.2 + left[0] * mean, 0, 0]) + left[1] * rest
+        found = steps.shrunk_coefficients({**state, "v": state["start"] + u}, scaling, radius=2.0)
+        # 1e5 draws: the variances' relative errors are below .005
+        np.testing.assert_allclose(found, expected / 2, atol=0.002)
     assert not steps.shrunk_coefficients(
-        {**state, "v": 1e-6 * np.ones(3)}, scaling, radius=2.0
+        {**state, "start": np.zeros(3), "v": 1e-6 * np.ones(3)}, scaling, radius=2.0
     ).any()
 
 
+def test_a_mean_that_noise_hides_is_left_alone():
+    """Where G_00 is lost in noise, (G u)_0 / G_00 could be anything."""
+    scaling = {"values": np.array([0.0, 4.0]), "basis": np.array([[1.0, 1e-9], [-1e-9, 1.0]])}
+    state = {**steps.initial_state(2), "v": np.ones(2), "variances": np.ones(2)}
+    found = steps.shrunk_coefficients(state, {**scaling, "noise": 3.0}, radius=1.0)
+    assert np.abs(found).max() <= 1
+
+
+def test_the_size_of_gradients_is_a_posterior_mean():
+    """By integrals over two steps: Gaussian before, a wandering between, noisy measurements."""
+    scaling, state = {"rows": 400.0}, steps.initial_state(2)
+    q = np.linspace(-0.6, 1.0, 160_001)
+    log_law = -((q - steps.GUESS) ** 2) / 2 / steps.GUESS**2
+    variance = steps.GUESS**2
+    for squares, spread in ((150.0, 60.0), (220.0, 90.0)):
+        thought = float(state["square"])
+        assert steps.squares_bound(state, radius=3.0) == pytest.approx(6 * math.sqrt(thought))
+        unit = 4 * thought / 400
+        mean = thought
+        # a Gaussian that wanders is as wide as the squares together
+        variance += (0.2 * thought) ** 2
+        log_law = -((q - mean) ** 2) / 2 / variance
+        log_law = log_law - ((q - unit * squares) ** 2) / 2 / (unit * spread) ** 2
+        law = np.exp(log_law - log_law.max())
+        law /= law.sum()
+        mean = float(law @ q)
+        variance = float(law @ (q - mean) ** 2)
+        state = steps.measured(state, scaling, squares, spread)
+        assert state["square"] == pytest.approx(mean, rel=1e-4)
+        assert state["doubt"] == pytest.approx(variance, rel=1e-3)
+
+
 def test_the_clip_follows_the_gradients_and_stays_within_bounds():
-    scaling = {"rows": 16_000.0, "clip": 2.0}
-    norms = [
-        steps.clip_norm(scaling, squares, 1.0, radius=3.0)
-        for squares in (160.0, 640.0, 1e9, -1e9, math.inf)
-    ]
-    assert norms[0] == pytest.approx(3 * 2 * 0.1, rel=0.02)
-    assert norms[1] == pytest.approx(3 * 2 * 0.2, rel=0.02)
-    assert norms[2] == norms[4] == 3.0
-    assert 0 < norms[3] < norms[0]
+    scaling, state = {"rows": 16_000.0, "clip": 2.0}, steps.initial_state(2)
+    for size in (0.3, 0.01, 0.0004):
+        for _ in range(12):
+            # what rows of one size add, without noise
+            share = min(1.0, size / steps.squares_bound(state, radius=1.0) ** 2)
+            state = steps.measured(state, scaling, 16_000 * share, 1.0)
+        clip = steps.clip_norm(state, scaling, radius=3.0)
+        assert clip == pytest.approx(min(6 * math.sqrt(size), 3.0), rel=0.05)
+    for odd in (1e9, -1e9, math.inf, -math.inf):
+        after = steps.measured(state, scaling, odd, 1.0)
+        assert 3 * 2**-6 <= steps.clip_norm(after, scaling, radius=3.0) <= 3.0
+        assert 0 < steps.squares_bound(after, radius=3.0) <= 3.0
 
 
 @pytest.mark.parametrize(

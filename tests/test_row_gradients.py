@@ -151,7 +151,7 @@ class Bare(dp.Mechanism):
         return accountants.Pure(epsilon=distance)
 
 
-@pytest.mark.parametrize("ask", ["sum", "relative", "short", "squares"])
+@pytest.mark.parametrize("ask", ["sum", "relative", "short", "squares", "released squares"])
 def test_the_declared_sensitivity(ask):
     table = dp.dataset("t", columns=COLUMNS)
     rows = table.examples(["u", "v", "c"], "s", norm=1.3)
@@ -162,6 +162,7 @@ def test_the_declared_sensitivity(ask):
         "relative": lambda: row_gradients.sum(clip=dp.public(0.6)),
         "short": lambda: row_gradients.short(dp.public(0.7)),
         "squares": lambda: row_gradients.squares(clip=0.7),
+        "released squares": lambda: row_gradients.squares(clip=dp.public(0.7)),
     }[ask]()
     plan = dp.Pipeline(a=query.release(Bare()))
     others = [ROWS[i] for i in (0, 4, 7, 9)] * 3
@@ -271,11 +272,13 @@ def test_released_parameters_may_have_any_value():
             a=rows.sum(clip=dp.public(odd)).release(Bare()),
             b=rows.short(dp.public(odd)).release(Bare()),
             c=rows.squares(clip=1.0).release(Bare()),
+            d=rows.squares(clip=dp.public(odd)).release(Bare()),
         )
         released = plan.simulate(seed=0, t=data)
         assert np.isfinite(released["a"]).all()
         assert np.linalg.norm(released["a"]) <= 2 + 1e-6
         assert 0 <= released["c"] <= 2
+        assert 0 <= released["d"] <= 2
 
 
 def test_softmax_reference():
@@ -339,6 +342,18 @@ def test_second_moments_are_those_of_the_rows():
     matrix = np.array([[1, 1, 0, 1, 0], [1, -0.5, 0, 0, 1]])
     given = released.simulate(seed=1, t=data)["m"]
     np.testing.assert_allclose(given, matrix.T @ matrix, atol=1e-4)
+
+
+def test_a_released_clip_of_squares_is_the_clip():
+    table = dp.dataset("t", columns=COLUMNS).examples(["u", "v"], "s")
+    rows = table.gradients(Logistic(), at=dp.public([0.1, 0.2, -0.3]))
+    data = {"u": [1.0, 2.0, -1.0], "v": [0.0, 1.0, 0.5], "s": ["N", "P", "N"], "c": ["a"] * 3}
+    ask = {"one": rows.squares(clip=0.4), "two": rows.squares(clip=dp.public(0.4))}
+    found = dp.Pipeline(**{k: q.release(Bare()) for k, q in ask.items()}).simulate(seed=0, t=data)
+    assert found["one"] == found["two"] > 0
+    query = ask["two"]
+    with pytest.raises(dp.DeclarationError, match="one of them"):
+        type(query.operation)(0.4).domain([None, None])
 
 
 def test_squared_norms_are_of_linear_models():

@@ -48,11 +48,17 @@ Then ``X'X <= 4 G``, and steps of half of ``G^{-1} g`` cannot diverge.
 RIDGE = 0.3
 """The ridge over the spectral norm of the matrix's noise."""
 
-GUESS = 0.05
-"""The prior guess of the mean squared gradient, before any release."""
+GUESS = 0.03
+"""The mean squared norm of gradients that is thought likely before any release.
 
-WEIGHT = 50.0
-"""The weight of the guess, in rows, over the noise of the squares' sum."""
+Its standard deviation, before any release, is as large.
+"""
+
+WANDER = 0.2
+"""By how much of itself the mean squared norm is thought to change in a step."""
+
+WIDE = 2.0
+"""Where squared norms are clipped, over the root of what their mean is thought to be."""
 
 MEAN, MEAN_ROWS = 0.2, 40.0
 """The largest share of mu^2 of the target's mean, and its noise, in rows, where that costs less.
@@ -116,9 +122,9 @@ def step_scaling(gram: Array, sigma: float, *, square: float) -> dict[str, Any]:
 
     Returns
     -------
-    Eigenvalues v (those below 0 raised to it), eigenvectors, the ridge lambda, about how many rows
-    there are (fewer than ``4 tr G`` there cannot be; the trace is taken as at least its noise, of
-    standard deviation ``sqrt(d) sigma``), and c of `clip_factor`.
+    Eigenvalues v (those below 0 raised to it), eigenvectors, the noise on the diagonal, the ridge
+    lambda, about how many rows there are (fewer than ``4 tr G`` there cannot be; the trace is taken
+    as at least its noise, of standard deviation ``sqrt(d) sigma``), and c of `clip_factor`.
     """
     matrix, noise = np.asarray(gram) / square, sigma / square
     values, basis = nonnegative_spectrum(matrix)
@@ -128,7 +134,8 @@ def step_scaling(gram: Array, sigma: float, *, square: float) -> dict[str, Any]:
     # where g moves by 1 (exchanged rows, sqrt(2)/4 and 2, are not told apart: utility only)
     step = noise / SHORT**2 * math.sqrt(SHARE / share_of_step(1 - SQUARES))
     factor = clip_factor(values, ridge, step, rows)
-    return {"values": values, "basis": basis, "ridge": ridge, "rows": rows, "clip": factor}
+    known = {"values": values, "basis": basis, "noise": noise}
+    return {**known, "ridge": ridge, "rows": rows, "clip": factor}
 
 
 def clip_factor(values: Array, ridge: float, noise: float, rows: float) -> float:
@@ -166,22 +173,50 @@ def next_variances(
     return np.asarray(variances * contraction**2 + (eta * noise / (values + ridge)) ** 2)
 
 
-def clip_norm(scaling: dict[str, Any], squares: float, spread: float, *, radius: float) -> float:
-    """Return the clip norm C times R, C at most 1.
+def squares_bound(state: dict[str, Any], *, radius: float) -> float:
+    """Return the norm to which gradients' norms are clipped before they are squared and summed."""
+    return radius * min(WIDE * math.sqrt(float(state["square"])), 1.0)
 
-    The squares' noisy sum is averaged with a guess, which counts the more the more noise there is.
+
+def measured(
+    state: dict[str, Any], scaling: dict[str, Any], squares: float, spread: float
+) -> dict[str, Any]:
+    """Return the state that knows the mean squared norm of the gradients after another release.
+
+    The mean q is thought of as a Gaussian number that wanders from step to step, of which each
+    release is a noisy measurement (Kalman 1960). Norms are clipped at twice the root of what q was
+    thought to be, so that noise is in proportion to q too; q may grow fourfold in a step.
+
+    Parameters
+    ----------
+    state, scaling
+        As of `initial_state` and `step_scaling`.
+    squares, spread
+        The noisy sum of squares over the squared bound (`squares_bound`), and its noise.
     """
-    rows, prior = float(scaling["rows"]), WEIGHT * spread
-    # a noisy sum may be negative: the mean is at least a twentieth of the guess
-    mean = max((squares + prior * GUESS) / (rows + prior), 0.05 * GUESS)
-    # C stays in [2^-6, 1], whatever the noise of the squares
-    return radius * min(max(float(scaling["clip"]) * math.sqrt(mean), 2.0**-6), 1.0)
+    thought = float(state["square"])
+    # the unit of the sum, over the number of rows
+    unit = squares_bound(state, radius=1.0) ** 2 / float(scaling["rows"])
+    doubt = float(state["doubt"]) + (WANDER * thought) ** 2
+    noise = (unit * float(spread)) ** 2
+    # the posterior mean of two Gaussians
+    mean = thought + doubt / (doubt + noise) * (unit * float(squares) - thought)
+    # a noisy sum may be negative: a step takes at most .7 of it away
+    mean = min(max(mean, 0.3 * thought, 1e-4), 1.0)
+    return {**state, "square": mean, "doubt": doubt * noise / (doubt + noise)}
+
+
+def clip_norm(state: dict[str, Any], scaling: dict[str, Any], *, radius: float) -> float:
+    """Return the clip norm C times R, C in [2^-6, 1]."""
+    wanted = float(scaling["clip"]) * math.sqrt(float(state["square"]))
+    return radius * min(max(wanted, 2.0**-6), 1.0)
 
 
 def initial_state(width: int) -> dict[str, Any]:
     """Return the state before the first step, where it is at 0."""
     zero = np.zeros(int(width))
-    return {"start": zero, "v": zero, "variances": zero, "round": 0}
+    known = {"square": GUESS, "doubt": GUESS**2}
+    return {"start": zero, "v": zero, "variances": zero, "round": 0, **known}
 
 
 def start_at_mean(
@@ -197,8 +232,8 @@ def start_at_mean(
     """Return the state before the first step, where it predicts the target's mean for all rows.
 
     The mean of n rows is ``m = S / n``, and its error ``sqrt(sigma^2 + m^2 spread^2) / n``. It is
-    shrunk towards the middle of the bounds, and is that where it is within `CLEAR` errors of it:
-    where rows are too few to tell, it is no worse an answer.
+    shrunk towards the middle of the bounds: where rows are too few to tell, that is no worse an
+    answer.
 
     Parameters
     ----------
@@ -267,18 +302,34 @@ def coefficients(state: dict[str, Any], *, radius: float) -> Array:
 def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radius: float) -> Array:
     """Return the coefficients: what steps added to the start, shrunk by the noise in it.
 
-    By ``1 - E u'Gu of noise alone / u'Gu`` where that is above 0, as James and Stein do, with the
-    norm in which errors of predictions are measured: where noise alone explains what the steps u
-    added, the start is the answer.
+    What they added, u, is the mean prediction m, ``(G u)_0 / G_00`` of the intercept alone, and the
+    rest, which is 0 on average over rows and across m in the norm in which errors of predictions
+    are measured: ``u'Gu = m^2 G_00 + rest``. Noise moves m far less than the rest, which has all
+    slopes. So both are shrunk apart, as James and Stein do, each by ``1 - E`` of its size by noise
+    alone ``/`` its size, where that is above 0: where noise alone explains both, the start is the
+    answer.
     """
     start = np.asarray(state["start"])
-    added = np.asarray(state["v"]) - start
+    rest = np.asarray(state["v"]) - start
     # `values` are the eigenvalues of G_+, in whose basis u'Gu is a weighted sum of squares
-    values, coordinates = scaling["values"], scaling["basis"].T @ added
-    size = float(np.sum(values * coordinates**2))
-    noise = float(np.sum(values * np.asarray(state["variances"])))
-    # where noise alone explains the size, nothing is added
-    return np.asarray((start + added * max(0.0, 1 - noise / max(size, 1e-300))) / radius)
+    values, basis = scaling["values"], scaling["basis"]
+    variances = np.asarray(state["variances"])
+    first = values * basis[0]
+    # G_00 is no less than its noise: where it is lost in that, m is
+    rows = max(float(first @ basis[0]), float(scaling["noise"]))
+    mean = float(first @ (basis.T @ rest)) / rows
+    moved = float(first**2 @ variances) / rows**2
+    rest[0] -= mean
+    size = float(values @ (basis.T @ rest) ** 2)
+    noise = float(values @ variances) - rows * moved
+    shrunken = start + rest * kept(size, noise)
+    shrunken[0] += mean * kept(mean**2, moved)
+    return np.asarray(shrunken / radius)
+
+
+def kept(size: float, noise: float) -> float:
+    """Return what is left of numbers of some size of which noise alone explains a part."""
+    return max(0.0, 1 - max(noise, 0.0) / max(size, 1e-300))
 
 
 # -----------------------------------------------------------------------------
@@ -297,9 +348,10 @@ class BoostedSSP(ColumnLearner[Model]):
        noise of about 40 rows, or where that costs more a fifth of mu^2: steps start at the mean of
        all rows;
     2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest;
-    3. ten times, with what is left: ``q``, the mean square of the gradients' norms
-       ``|x| |y - x'v|``; and ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to
-       C. Each time ``v += eta (G_+ + lambda I)^{-1} g``.
+    3. ten times, with what is left: the sum of the squares of the gradients' norms
+       ``|x| |y - x'v|``, each clipped to twice the root of what their mean ``q`` was before; and
+       ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to C. Each time
+       ``v += eta (G_+ + lambda I)^{-1} g``.
 
     Against one release of X'X and X'y this has two advantages. The matrix's noise no longer moves
     the point at which the steps aim, only how fast they come there. And noise is in proportion to
@@ -311,8 +363,8 @@ class BoostedSSP(ColumnLearner[Model]):
     then of 1/3, 1/4, ...: these average the last rounds, where directions that the matrix knows
     have converged, so that their noise is that of several rounds together; directions buried in its
     noise only ever get small steps, and go on. *The clip* is ``C = c sqrt(q)``, c from balancing
-    noise and bias. *In the end* what steps added to the mean is shrunk by the share of its
-    size that noise alone explains.
+    noise and bias, q from all squares so far (`measured`). *In the end* what steps added to the
+    mean, and to slopes, is shrunk by the shares of their sizes that noise alone explains.
 
     With a budget, all releases are calibrated together on Gaussian-DP's exact profile; without one
     the noise is ``Free``.
@@ -330,9 +382,9 @@ class BoostedSSP(ColumnLearner[Model]):
     ----------
     Tang et al. 2023 (boosted AdaSSP): its matrix is released with its least eigenvalue, its clip is
     fixed, and its steps have size 1. Lev et al. 2026 (iterative Hessian mixing) draw a new sketch
-    of the matrix for each step. James and Stein 1961: the shrinkage. The ridge, the clip, and the
-    steps' sizes are our own; their constants were chosen on public data, where the error is flat in
-    each of them.
+    of the matrix for each step. James and Stein 1961: the shrinkage. Kalman 1960: q. The ridge, the
+    clip, and the steps' sizes are our own; their constants were chosen on public data, where the
+    error is flat in each of them.
 
     Examples
     --------
@@ -386,11 +438,12 @@ class BoostedSSP(ColumnLearner[Model]):
             # the query is at released coefficients: adaptive composition covers it
             at = post(coefficients, state, radius=radius)
             gradients = problem.rows.gradients(Squared(), at=at)
-            # the squares' clip is public, R; that of the gradients follows from their release
-            squares = release(gradients.squares(clip=radius), share_of_step(SQUARES), "squares")
-            spread = parameter(squares, "sigma")
-            clip = post(clip_norm, scaling, squares, spread, radius=radius)
-            # clip is computed from released values: the sum's sensitivity follows it
+            # clips are computed from released values: whatever they are, a row adds at most 1 to
+            # both sums, in units of them
+            bound = post(squares_bound, state, radius=radius)
+            squares = release(gradients.squares(clip=bound), share_of_step(SQUARES), "squares")
+            state = post(measured, state, scaling, squares, parameter(squares, "sigma"))
+            clip = post(clip_norm, state, scaling, radius=radius)
             share = share_of_step(1 - SQUARES)
             gradient = release(gradients.sum(clip=clip), share, "gradient")
             sigma = parameter(gradient, "sigma")

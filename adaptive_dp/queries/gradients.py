@@ -697,33 +697,45 @@ def _gradient_steps(
     return np.append(total, len(examples))
 
 
-def _squares_clip(value: Any) -> float:
-    return finite_float("squares' clip", value)
+def _squares_clip(value: Any) -> float | None:
+    return None if value is None else finite_float("squares' clip", value)
 
 
 @frozen
 class SquaredNorms(Query):
     """The sum of ``min(1, |g|^2 / clip^2)`` over the rows' gradients g of a linear model.
 
-    *Sensitivity*. A row's share is a number in [0, 1] that does not depend on other rows. So a unit
-    with up to r rows adds between 0 and r: where it appears, vanishes or is exchanged the sum
-    moves by at most r (own proof). Shares are integer multiples of 2^-20 and their sum, clamped to
-    2^32, is exact.
+    *Sensitivity*. Whatever the clip, a row's share is a number in [0, 1] that does not depend on
+    other rows. So a unit with up to r rows adds between 0 and r: where it appears, vanishes or is
+    exchanged the sum moves by at most r (own proof). Shares are integer multiples of 2^-20 and
+    their sum, clamped to 2^32, is exact.
+
+    Parameters
+    ----------
+    clip
+        None where it is a released number, the second input.
     """
 
     kind: ClassVar[str] = "squared_norms"
     column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = GradientsDomain
+    max_released_inputs: ClassVar[int] = 1
 
-    clip: float = field(converter=_squares_clip)
+    clip: float | None = field(default=None, converter=_squares_clip)
 
     def label(self) -> str:
         """Return the bound."""
-        return f"squared norms over {self.clip:g}^2"
+        return "squared norms over " + (
+            "a released one's" if self.clip is None else f"{self.clip:g}^2"
+        )
 
     def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
-        """Return the gradients' domain."""
-        if not (1e-100 <= self.clip <= 1e100):
+        """Return the gradients' domain; refuse two clips, or none."""
+        if (len(inputs) == 2) != (self.clip is None):
+            raise DeclarationError(
+                "norms are clipped to a number, or to a released handle: one of them"
+            )
+        if self.clip is not None and not (1e-100 <= self.clip <= 1e100):
             raise DeclarationError(f"squares' clip must be positive, got {self.clip!r}")
         return inputs[0]  # type: ignore[no-any-return]
 
@@ -739,7 +751,8 @@ class SquaredNorms(Query):
         """Return the sum; refuse gradients of networks, whose norms are not exact."""
         if not isinstance(inputs[0], LinearGradients):
             raise DeclarationError("squared norms are defined for linear models' gradients only")
-        return float(min(inputs[0].squares(self.clip), 2**52)) * 2.0**-SQUARES
+        bound = released_bound(inputs[1]) if self.clip is None else self.clip
+        return float(min(inputs[0].squares(bound), 2**52)) * 2.0**-SQUARES
 
 
 def squared_norm_steps(lengths: Floats, bound: float) -> int:

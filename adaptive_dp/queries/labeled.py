@@ -438,8 +438,10 @@ class Gradients(Private[Any]):
         """
         return PrivateQuery(ShortGradients(), (self, open_handle("short: bound", bound)))
 
-    def squares(self, *, clip: float) -> PrivateQuery[float]:
+    def squares(self, *, clip: float | Released[float]) -> PrivateQuery[float]:
         """Return the sum of the gradients' squared norms over ``clip^2``, each at most 1.
+
+        The clip may be a released number.
 
         For linear models only: the last bits of a network's norms may depend on other rows.
 
@@ -457,6 +459,8 @@ class Gradients(Private[Any]):
             raise DeclarationError(
                 "squares is defined for linear models' gradients, not for a network's"
             )
+        if isinstance(clip, Handle):
+            return PrivateQuery(SquaredNorms(), (self, open_handle("squares: clip", clip)))
         return PrivateQuery(SquaredNorms(clip), (self,))
 
 
