@@ -90,6 +90,25 @@ class Adapter(nn.Module):
         return self.base(x) + self.up(self.down(x))
 
 
+class Recurrent(nn.Module):
+    """Two biases have one gradient, which PyTorch keeps in one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory, self.head = nn.LSTM(3, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.memory(x)[0][:, -1])
+
+
+class Gated(Recurrent):
+    """Whose kernel vmap does not know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = nn.GRU(3, 8, batch_first=True)  # type: ignore[assignment]
+
+
 def floats(*shape: int) -> Callable[[int], Any]:
     return lambda n: torch.randn(n, *shape, generator=torch.Generator().manual_seed(n))
 
@@ -224,6 +243,20 @@ def test_no_share_is_longer_than_the_threshold(name: str, dtype: Any) -> None:
                 lengths.append(float(np.linalg.norm(total.astype(float))) * sums.step)
     assert np.isfinite(lengths).all()
     assert max(lengths) > 0.999
+
+
+@pytest.mark.parametrize(("build", "engine"), [(Recurrent, "vmap"), (Gated, "alone")])
+def test_gradients_in_one_tensor_are_added_once_each(build: Any, engine: str) -> None:
+    """And where vmap knows no kernel, rows are computed one after the other."""
+    torch.manual_seed(5)
+    net, x, y = build(), floats(4, 3)(5), labels(5)
+    sums = ClippedSums(net, nn.CrossEntropyLoss(), x, y, physical_batch=2)
+    assert set(sums.engines.values()) == {engine}
+    right = clipped(by_rows(net, x, y), 0.05)
+    for i in range(5):
+        total, _ = sums(flat(net), x[i : i + 1], y[i : i + 1], threshold=0.05)
+        assert exact_norm_is_at_most_one(total)
+        assert np.abs(total * sums.step - right[i]).max() < 1e-4
 
 
 def shortened(rows: Any, rule: str, c: float, parts: list[slice]) -> Any:
@@ -579,6 +612,10 @@ def test_a_planted_wrong_norm_is_found(
         self.squares = self.squares * 0.5
 
     monkeypatch.setattr(kind, "__init__", wrong)
+    if part == "_Formed":  # of vmap's gradients too
+        with pytest.raises(DeclarationError, match="do not add up"):
+            make(name)
+        return
     _, _, sums = make(name)
     assert set(sums.engines.values()) == {"vmap"}
 

@@ -12,7 +12,8 @@ when it is built:
   ``sum_t g_t a_t'``, from the T x T products of the g_t and of the a_t.
 - *Small layers* (convolutions, dense layers with a long time axis, norms, biases): a row's gradient
   is formed from a and g by one batched product, since it is smaller than a and g are.
-- *Everything else*: the gradient of each row by itself, `torch.func.vmap` of `torch.func.grad`.
+- *Everything else*: the gradient of each row by itself, `torch.func.vmap` of `torch.func.grad`; or
+  one row after the other, where vmap does not know a kernel.
 
 **No share is longer than the threshold.** A row's share is an integer vector S, and the sum's step
 is 2^-36: the claim is ``|S| <= 2^36``. The share has parts, one for each weight or bias:
@@ -230,6 +231,22 @@ def rule_factors(norms: Any, rule: str, threshold: float, length: float = 1.0) -
 def _norms(values: Tensor) -> Tensor:
     """Return the rows' l2 norms, in float64: squares of float32 neither under- nor overflow."""
     return torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
+
+
+def _apart(values: list[Tensor]) -> list[Tensor]:
+    """Return tensors of which none shares memory with another, or with itself.
+
+    Two parameters with equal gradients, such as the two biases of an LSTM, may have them in one
+    tensor, and parts are overwritten where they are added.
+    """
+    seen: set[int] = set()
+    apart = []
+    for value in values:
+        memory = value.untyped_storage().data_ptr()
+        alone = memory not in seen and value.is_contiguous()
+        apart.append(value if alone else value.clone(memory_format=torch.contiguous_format))
+        seen.add(memory)
+    return apart
 
 
 def _wide(values: Tensor) -> Tensor:
@@ -633,7 +650,7 @@ class ClippedSums:
     step
         2^-36: the sum is given in steps of this share of the threshold.
     engines
-        What was chosen: from names of parameters to "dense", "formed", "lookup" or "vmap".
+        What was chosen: from names of parameters to "dense", "formed", "lookup", "vmap" or "alone".
     slots_agree
         Whether a made-up row had the same results, bit for bit, in all slots.
 
@@ -754,6 +771,7 @@ class ClippedSums:
     def _choose(self) -> None:
         """Take book-keeping if it agrees with `vmap` on the made-up rows, else `vmap`."""
         self._layers: list[_Layer] | None = None
+        self._vmap_fails = False
         try:
             truth = self._one_by_one(self._inputs, self._targets)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -781,10 +799,11 @@ class ClippedSums:
         self.engines = dict.fromkeys(self._parameters, "vmap")
         try:
             values, _ = self._by_row(self._inputs, self._targets)
-        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            raise DeclarationError(
-                f"torch.func.vmap cannot compute the gradients of this module's rows: {error}"
-            ) from None
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
+            # kernels that vmap does not know, such as those of GRU
+            self._vmap_fails = True
+            self.engines = dict.fromkeys(self._parameters, "alone")
+            values, _ = self._by_row(self._inputs, self._targets)
         flat = torch.cat([v.flatten(1).double() for v in values], dim=1)
         for right, row in zip(truth, flat, strict=True):
             norm, away = (float(torch.linalg.vector_norm(v)) for v in (right, row - right))
@@ -793,6 +812,10 @@ class ClippedSums:
                     "torch.func.vmap gives other gradients of the made-up rows than one row by "
                     "itself has: the module or the loss depends on the number of rows"
                 )
+        if not self._adds_up(truth):
+            raise DeclarationError(
+                "the gradients of this module's made-up rows do not add up to their sum"
+            )
 
     def _group(self) -> None:
         """Note whose each parameter is, and by how much rounding moves a module's part."""
@@ -849,31 +872,37 @@ class ClippedSums:
                     return None
                 layer.shared = one == two
             _, parts = self._pass(self._inputs, self._targets)
-            lengths = torch.sqrt(sum(part.squares for part in parts))
             kinds = {_Dense: "dense", _Formed: "formed", _Lookup: "lookup"}
             starts = {part.place.start: kinds[type(part)] for part in parts}
             starts |= {part.bias.start: "dense" for part in parts if getattr(part, "bias", None)}
             self.engines = {n: starts.get(s.start, "") for n, s in self._places.items()}
-            for i in range(n):
-                _, parts = self._pass(self._inputs, self._targets)
-                total = self._total.zero_()
-                right = truth[i]
-                norm = float(torch.linalg.vector_norm(right))
-                if not math.isfinite(norm) or norm > 1e30:
-                    continue
-                factors = torch.zeros(n, dtype=torch.float64, device=self._like.device)
-                factors[i] = 1.0 / max(norm, 1e-30)
-                for part in parts:
-                    part.add(factors, total)
-                away = float(torch.linalg.vector_norm(total * self.step * max(norm, 1e-30) - right))
-                if max(away, abs(float(lengths[i]) - norm)) > self._tolerance * norm:
-                    return None
+            if not self._adds_up(truth):
+                return None
         except (_UnknownLayer, RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             self.engines = dict.fromkeys(self._parameters, "vmap")
             return None
         margins = [m for layer in self._layers for m in layer.margins.values()]
         # |A| <= 2^18 (1 + sqrt(p) 2^-19) <= 2^19: twice each dense layer's half a step
         return math.sqrt(sum(m * m for m in margins))
+
+    def _adds_up(self, truth: list[Tensor]) -> bool:
+        """Return whether each made-up row's share and norm are those of its gradient."""
+        n = len(self._inputs)
+        for i, right in enumerate(truth):
+            _, parts = self._pass(self._inputs, self._targets)
+            total = self._total.zero_()
+            norm = float(torch.linalg.vector_norm(right))
+            if not math.isfinite(norm) or norm > 1e30:
+                continue
+            length = float(torch.sqrt(sum(part.squares for part in parts))[i])
+            factors = torch.zeros(n, dtype=torch.float64, device=self._like.device)
+            factors[i] = 1.0 / max(norm, 1e-30)
+            for part in parts:
+                part.add(factors, total)
+            away = float(torch.linalg.vector_norm(total * self.step * max(norm, 1e-30) - right))
+            if max(away, abs(length - norm)) > self._tolerance * norm:
+                return False
+        return True
 
     @property
     def _tolerance(self) -> float:
@@ -896,22 +925,30 @@ class ClippedSums:
 
     def _one_by_one(self, inputs: Tensor, targets: Tensor) -> list[Tensor]:
         """Return the gradients of rows, flat in float64, by plain automatic differentiation."""
+        found, _ = self._alone(inputs, targets)
+        return [torch.cat([v[i].flatten().double() for v in found]) for i in range(len(inputs))]
+
+    def _alone(self, inputs: Tensor, targets: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return gradients and losses as `_by_row`, of one row after the other."""
         loss, free = self._row_loss()
         free = {n: v.requires_grad_() for n, v in free.items()}
-        with torch.enable_grad():
-            gradients = [
-                torch.autograd.grad(
-                    loss(free, x, y)[0],
-                    list(free.values()),
-                    allow_unused=True,
-                    materialize_grads=True,
+        rows, losses = [], []
+        for x, y in zip(inputs, targets, strict=True):
+            with torch.enable_grad():
+                value, detached = loss(free, x, y)
+                rows.append(
+                    torch.autograd.grad(
+                        value, list(free.values()), allow_unused=True, materialize_grads=True
+                    )
                 )
-                for x, y in zip(inputs, targets, strict=True)
-            ]
-        return [torch.cat([v.flatten().double() for v in g]) for g in gradients]
+            losses.append(detached)
+        return [torch.stack(each) for each in zip(*rows, strict=True)], torch.stack(losses)
 
     def _by_row(self, inputs: Tensor, targets: Tensor) -> tuple[list[Tensor], Tensor]:
         """Return the gradient of each row by itself, by parameter, and the rows' losses."""
+        if self._vmap_fails:
+            values, losses = self._alone(inputs, targets)
+            return [v[:, None] if v.ndim == 1 else v for v in values], losses
         loss, free = self._row_loss()
         gradient = torch.func.vmap(torch.func.grad(loss, has_aux=True), in_dims=(None, 0, 0))
         with warnings.catch_warnings():  # of kernels that vmap replaces by a loop
@@ -936,7 +973,7 @@ class ClippedSums:
         if self._layers is None:
             values, losses = self._by_row(inputs, targets)
             places = self._places.values()
-            return losses, [_Formed(p, v) for p, v in zip(places, values, strict=True)]
+            return losses, [_Formed(p, v) for p, v in zip(places, _apart(values), strict=True)]
         with torch.enable_grad():
             losses = _row_losses(self._loss, self._forward(inputs), targets)
             wrote = [layer.wrote for layer in self._layers]
