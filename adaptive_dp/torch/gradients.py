@@ -861,7 +861,6 @@ class ClippedSums:
     def _try(self, truth: list[Tensor]) -> float | None:
         """Return the margin if the layers' shares are the made-up rows' gradients, else None."""
         assert self._layers is not None
-        n = len(self._inputs)
         try:
             widths = []
             for rows in (self._inputs, torch.cat([self._inputs, self._inputs[:1]])):
