@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 from typing import Any
 
@@ -15,6 +16,7 @@ import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.noise.stream import SecureStream, SeededStream
+from adaptive_dp.torch import examples
 from adaptive_dp.torch.examples import NetworkRowsOf, NetworkTable
 from adaptive_dp.torch.networks import build
 
@@ -1143,6 +1145,22 @@ def test_a_loop_stops_before_its_budget_is_passed_and_is_certified_for_what_ran(
         assert len(certificate.nodes) == 2 * len(done)
     assert dp.torch.predict(loop.model, linear, data["image"]).shape == (20,)
     assert not loop.module().training
+
+
+def test_a_loop_reads_rows_once_and_other_rows_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Any] = []
+    read = NetworkRowsOf._read
+    monkeypatch.setattr(
+        NetworkRowsOf, "_read", lambda self, rows: reads.append(rows) or read(self, rows)
+    )
+    learner = training(steps=5)
+    for rows in (rows_of(20), rows_of(20, seed=1)):
+        with dp.Session(budget=dp.Budget(9.0, 1e-5), seed=1, images=rows) as session:
+            assert len([*dp.torch.Loop(session, PIXELS, learner, sigma=2.0)]) == 5
+    assert len(reads) == 2
+    del reads[:], session
+    gc.collect()
+    assert not examples._READ  # with the session its rows are gone
 
 
 def test_a_loop_is_the_training_of_a_plan() -> None:
