@@ -214,6 +214,29 @@ def test_other_precisions(name: str, dtype: Any) -> None:
     assert np.abs(total * sums.step).max() > 0.1
 
 
+class Mixed(nn.Module):
+    """Parameters of float32, products of bfloat16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.last(self.first(x).tanh()).float()
+
+
+def test_a_module_may_compute_in_half_precision() -> None:
+    torch.manual_seed(5)
+    net, x, y = Mixed(), floats(5)(9), labels(9)
+    sums = ClippedSums(net, nn.CrossEntropyLoss(), x, y, physical_batch=32)
+    right = clipped(by_rows(net, x, y), 0.01)
+    for i in range(9):
+        total, _ = sums(flat(net), x[i : i + 1], y[i : i + 1], threshold=0.01)
+        assert exact_norm_is_at_most_one(total)
+        assert np.abs(total * sums.step - right[i]).max() < 0.03
+
+
 def exact_norm_is_at_most_one(share: Any) -> bool:
     return sum(int(v) ** 2 for v in share) <= FULL**2
 
