@@ -465,6 +465,7 @@ def test_rows_of_a_unit_are_clipped_together(name: str) -> None:
     net, rows, sums = make(name, by_unit=True)
     x, y, theta = rows(40), labels(40), flat(net)
     units = np.random.default_rng(1).integers(0, 12, 40) * 1000
+    units[:18] = 5000  # more rows than are computed together
     right = by_rows(net, x, y)
     joint = np.array([right[units == u].sum(0) for u in np.unique(units)])
     with pytest.raises(DeclarationError, match="by_unit"):
@@ -479,6 +480,21 @@ def test_rows_of_a_unit_are_clipped_together(name: str) -> None:
     )
     assert np.array_equal(total - less, alone)
     assert exact_norm_is_at_most_one(alone)
+
+
+@pytest.mark.parametrize("name", ["mlp", "convolution", "tokens"])
+def test_no_share_of_a_unit_is_longer_than_the_threshold(name: str) -> None:
+    """In exact integers, of units of 1 to 17 rows, also of such that under- or overflow."""
+    net, rows, sums = make(name, by_unit=True)
+    lengths = []
+    for count in (1, 2, 3, 5, 9, 16, 17):
+        for scale in (1.0, 1e-30, 1e37) if rows(1).is_floating_point() else (1,):
+            x, y, units = rows(count) * scale, labels(count), np.zeros(count)
+            total, _ = sums(flat(net), x, y, units, threshold=0.01)
+            assert exact_norm_is_at_most_one(total)
+            lengths.append(float(np.linalg.norm(total.astype(float))) * sums.step)
+    assert max(lengths) > 0.99
+    assert set(sums._together) == {1, 2, 4, 8, 16}
 
 
 def test_a_unit_keeps_its_finite_rows() -> None:
@@ -687,11 +703,10 @@ def test_bad_calls_are_refused_without_data() -> None:
 
 def test_slots_are_uniform_and_their_law_does_not_depend_on_who_is_there() -> None:
     """Each row's slot is uniform; of one row less, the others' places have the same law."""
-    _, _, sums = make("softmax", physical_batch=4)
     counts = np.zeros((2, 8, 8))
     for seed in range(2000):
         for k, n in enumerate((6, 5)):
-            rows = np.concatenate([r for (r,) in sums._batches(n, SeededStream(seed, k))])
+            rows = gradients.placed(n, 4, SeededStream(seed, k), agree=True).reshape(-1)
             place = {int(row): slot for slot, row in enumerate(rows) if row >= 0}
             assert len(place) == n
             counts[k, place[0], place[1]] += 1
@@ -704,19 +719,17 @@ def test_slots_are_uniform_and_their_law_does_not_depend_on_who_is_there() -> No
 
 def test_slots_that_do_not_agree_are_drawn_for_each_row_by_itself() -> None:
     """All pairs of slots alike: the law of a row's slot is the same whoever else is there."""
-    _, _, sums = make("softmax", physical_batch=4)
-    sums.slots_agree = False
     counts = np.zeros((2, 4, 4))
     for seed in range(2000):
         for k, n in enumerate((9, 8)):  # in passes of 4: 3 and 2, if they were full
-            rows = [r for (r,) in sums._batches(n, SeededStream(seed, k))]
+            rows = gradients.placed(n, 4, SeededStream(seed, k), agree=False)
             place = {int(row): s for each in rows for s, row in enumerate(each) if row >= 0}
             assert sorted(place) == list(range(n))
             assert len(rows) == max(np.bincount(list(place.values())))
             counts[k, place[0], place[1]] += 1
     # 16 pairs, two of each: 5.5 standard deviations, false alarm below 2e-6
     assert np.abs(counts - 2000 / 16).max() < 5.5 * math.sqrt(2000 / 16)
-    assert [len(r) for (r,) in sums._batches(0, SeededStream(0))] == [4]
+    assert gradients.placed(0, 4, SeededStream(0), agree=False).shape == (1, 4)
 
 
 def test_norms_of_half_precision_are_computed_wider() -> None:

@@ -37,6 +37,14 @@ parts of each of L modules have a factor f_l of their own, from their own N_l an
 long, and all of them together at most 1. Where a row's loss or N is not finite
 the share is 0: its a and g are replaced before any product. (Own proof.)
 
+*Of units with several rows* each has as many slots of a pass as a power of two, next above the
+number of its rows, with zeros in those that it does not need: by a layer its gradient is that of
+one row whose axis of time has all of these, so that the parts above, with their margins for that
+many steps, are its own, and no row's gradient is formed. Which power it is, and so in which shapes
+kernels compute, is a function of the unit alone. Rows that are not finite are zeros before that. Of
+more than 16 rows, and of layers that are not known, rows' gradients are formed and added up in
+float64.
+
 **Sums are exact.** A part's entries, and whatever a matrix product adds up on the way, are
 integers. With ``|H| |A| <= 64 2^36`` (f is made smaller where cancellation in time would need more)
 each row adds at most 2^42 in size to any partial sum by Cauchy and Schwarz, those that were added
@@ -77,7 +85,7 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -139,6 +147,15 @@ MOST_ROWS = 2**16
 ``2^16 2^36 + 1000 (64 + 1) 2^36 < 2^53``."""
 
 MOST_MARGIN = 2.0**-4
+
+MOST_TOGETHER = 16
+"""Rows of a unit that are computed without forming a row's gradient; of more they are formed."""
+
+TINY = 1e-12
+"""Norms of made-up rows' gradients that are compared as if they were this."""
+
+LARGEST = 2.0**120
+"""Norms of a row's inputs times those of its slopes: float32 products of that are finite."""
 
 THRESHOLDS = (1e-20, 1e20)
 
@@ -419,6 +436,8 @@ class _Layer:
         self.shared = False
         """Whether what it reads has no axis of rows (positions): it is repeated for each row."""
         self.margins: dict[str, float] = {}
+        self.rows = 1
+        """How many slots a unit has, one after the other."""
 
     def __call__(self, module: Module, read: tuple[Any, ...], wrote: Tensor) -> Tensor:
         """Keep what the layer read and wrote (a forward hook)."""
@@ -455,6 +474,11 @@ def _rounding(size: int) -> float:
 Parts = Iterator[_Dense | _Formed | _Lookup]
 
 
+def _of_units(layer: _Layer, values: Tensor) -> Tensor:
+    """Return what a unit's rows have on the axis of time: (n, T, width) as (n / r, r T, width)."""
+    return values.unflatten(0, (-1, layer.rows)).flatten(1, 2) if layer.rows > 1 else values
+
+
 def _products(layer: _Layer, read: Tensor, slopes: Tensor, groups: int = 1) -> Parts:
     """Yield the parts of a weight whose rows' gradients are ``sum_t g_t a_t'``, (n, T, width)."""
     place = layer.places["weight"]
@@ -486,6 +510,8 @@ def _bias(layer: _Layer, slopes: Tensor) -> Parts:
 def _linear(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
     if read.ndim < 2 or read.dtype != slopes.dtype:
         raise _UnknownLayer(layer.name)
+    if layer.rows > 1:
+        read, slopes = (each.unflatten(0, (-1, layer.rows)) for each in (read, slopes))
     if read.ndim > 2:
         read, slopes = read.flatten(1, -2), slopes.flatten(1, -2)
     if read.ndim == 2 and "weight" in layer.places:
@@ -504,7 +530,8 @@ def _embedding(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
     module: Any = layer.module
     if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
         raise _UnknownLayer(layer.name)
-    tokens, slopes = read.reshape(len(read), -1), slopes.reshape(len(read), -1, slopes.shape[-1])
+    units = len(read) // layer.rows
+    tokens, slopes = read.reshape(units, -1), slopes.reshape(units, -1, slopes.shape[-1])
     steps, width = slopes.shape[1:]
     count = module.num_embeddings
     if count <= 4 * steps:  # as positions: formed gradients are as small as slopes
@@ -535,8 +562,9 @@ def _convolution(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
             padded = padded[:, :, None, :]
             size, stride, dilation = (1, *size), (1, *stride), (1, *dilation)
         patches = torch.nn.functional.unfold(padded, size, dilation, 0, stride).mT
-        yield from _products(layer, patches, slopes.flatten(2).mT, module.groups)
-    yield from _bias(layer, slopes.flatten(2).mT)
+        places = _of_units(layer, slopes.flatten(2).mT)
+        yield from _products(layer, _of_units(layer, patches), places, module.groups)
+    yield from _bias(layer, _of_units(layer, slopes.flatten(2).mT))
 
 
 def _normalisation(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
@@ -554,6 +582,8 @@ def _normalisation(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
         if name in layer.places:
             values = values.sum(inner) if inner else values.clone()
             values = values.flatten(1)
+            if layer.rows > 1:
+                values = values.unflatten(0, (-1, layer.rows)).sum(1)
             layer.margins[name] = _rounding(values.shape[1])
             yield _Formed(layer.places[name], values)
 
@@ -640,8 +670,8 @@ class ClippedSums:
     expected
         The expected number of rows (or units) of a call, by which a physical batch is chosen.
     by_unit
-        Whether rows are of units, which may have several: then each row's gradient is formed by
-        itself, as those of a unit are added up before they are clipped.
+        Whether rows are of units, which may have several, whose gradients are added up before they
+        are clipped.
 
     Attributes
     ----------
@@ -727,6 +757,8 @@ class ClippedSums:
                     f"the module has {self.size} trainable parameters, too many for steps of 2^-36"
                 )
             self._choose_slots(physical_batch, expected)
+            if self._by_unit:
+                self._choose_together()
             for name, parameter in self._parameters.items():
                 parameter.copy_(kept[name])
 
@@ -790,17 +822,22 @@ class ClippedSums:
         self._tolerance = 2.0**-4 if halves else 2.0**-10
         self._margin = _rounding(self.size)
         self.engines, self._numbers = dict.fromkeys(self._parameters, "vmap"), self.size
-        layers = None if self._by_unit else self._known_layers()
+        layers = self._known_layers()
         if layers is not None:
             self._layers = layers
             hooks = [layer.module.register_forward_hook(layer) for layer in layers]
             margin = self._try(truth)
             if margin is not None:
                 self._margin = margin
-                self._numbers = sum(
-                    place.stop - place.start
-                    for name, place in self._places.items()
-                    if self.engines[name] == "formed"
+                # of units with many rows, all are formed
+                self._numbers = (
+                    self.size
+                    if self._by_unit
+                    else sum(
+                        place.stop - place.start
+                        for name, place in self._places.items()
+                        if self.engines[name] == "formed"
+                    )
                 )
                 return
             self._layers = None
@@ -837,16 +874,20 @@ class ClippedSums:
         self._module_of = {
             self._places[name].start: modules.index(owner) for name, owner in owners.items()
         }
-        margins: list[float] = []
-        for module in modules:
-            own = [n for n in owners if owners[n] == module]
-            if self._layers is None:
-                sizes = [self._places[n].stop - self._places[n].start for n in own]
-                margins.append(_rounding(sum(sizes)))
-            else:
-                found = next(each for each in self._layers if each.prefix == module)
-                margins.append(math.sqrt(sum(m * m for m in found.margins.values())))
-        self._margins = margins
+        self._modules = [[n for n in owners if owners[n] == module] for module in modules]
+        self._prefixes = modules
+        self._margins = self._by_module(formed=self._layers is None)
+
+    def _by_module(self, *, formed: bool) -> list[float]:
+        """Return by how much rounding moves each module's part, of the last pass."""
+        if formed or self._layers is None:
+            ends = [[self._places[name] for name in own] for own in self._modules]
+            return [_rounding(sum(p.stop - p.start for p in own)) for own in ends]
+        margins = {
+            layer.prefix: math.sqrt(sum(m * m for m in layer.margins.values()))
+            for layer in self._layers
+        }
+        return [margins[prefix] for prefix in self._prefixes]
 
     def _known_layers(self) -> list[_Layer] | None:
         """Return the layers that own trainable parameters, or None if one is not known."""
@@ -905,11 +946,12 @@ class ClippedSums:
                 continue
             length = float(torch.sqrt(sum(part.squares for part in parts))[i])
             factors = torch.zeros(n, dtype=torch.float64, device=self._like.device)
-            factors[i] = 1.0 / max(norm, 1e-30)
+            factors[i] = 1.0 / max(norm, TINY)
             for part in parts:
                 part.add(factors, total)
-            away = float(torch.linalg.vector_norm(total * self.step * max(norm, 1e-30) - right))
-            if max(away, abs(length - norm)) > self._tolerance * norm:
+            away = float(torch.linalg.vector_norm(total * self.step * max(norm, TINY) - right))
+            # of a gradient of next to nothing, rounding is the most
+            if max(away, abs(length - norm)) > self._tolerance * max(norm, TINY):
                 return False
         return True
 
@@ -979,15 +1021,53 @@ class ClippedSums:
             values, losses = self._by_row(inputs, targets)
             places = self._places.values()
             return losses, [_Formed(p, v) for p, v in zip(places, _apart(values), strict=True)]
+        losses, slopes = self._slopes(inputs, targets)
+        parts: list[Any] = []
+        for layer, slope in zip(self._layers, slopes, strict=True):
+            parts.extend(layer.parts(slope))
+        return losses, parts
+
+    def _slopes(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return the rows' losses, and their slopes by what each layer wrote."""
+        assert self._layers is not None
         with torch.enable_grad():
             losses = _row_losses(self._loss, self._forward(inputs), targets)
             wrote = [layer.wrote for layer in self._layers]
             ones = torch.ones_like(losses)
             slopes = torch.autograd.grad(losses, wrote, ones, materialize_grads=True)
-        parts: list[Any] = []
+        return losses.detach(), slopes
+
+    def _joined(
+        self, index: NDArray[np.int64], rows: int, inputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, list[Any], Tensor]:
+        """Return losses (zeros), parts and mask of units that have ``rows`` slots each.
+
+        A unit's gradient by a layer is that of one row whose axis of time has all rows': no row's
+        is formed. A row that is not finite, or whose products might not be, is zero before that.
+        """
+        assert self._layers is not None
+        x, y, good = self._placed(index, inputs, targets)
+        losses, slopes = self._slopes(x, y)
+        good = good & torch.isfinite(losses)
         for layer, slope in zip(self._layers, slopes, strict=True):
-            parts.extend(layer.parts(slope))
-        return losses.detach(), parts
+            sizes = _norms(slope)
+            if layer.read.is_floating_point():
+                sizes = sizes * _norms(layer.read)
+            good = good & (sizes < LARGEST)
+        whole, parts = len(index) // rows * rows, list[Any]()
+        bad = ~good[:whole]
+        for layer, slope in zip(self._layers, slopes, strict=True):
+            read, slope = layer.read[:whole].clone(), slope[:whole].clone()
+            if read.is_floating_point():
+                read[bad] = 0.0
+            slope[bad] = 0.0
+            layer.read, layer.rows = read, rows
+            try:
+                parts.extend(layer.parts(slope))
+            finally:
+                layer.rows = 1
+        held = good[:whole].view(-1, rows).any(dim=1)
+        return torch.zeros(len(held), dtype=torch.float64, device=self._like.device), parts, held
 
     # --- slots
 
@@ -1024,6 +1104,77 @@ class ClippedSums:
             if self.slots_agree:
                 return
         self.physical_batch = order[0]
+
+    def _choose_together(self) -> None:
+        """Find of how many rows a unit's gradient can be computed without forming rows'."""
+        self._together: dict[int, bool] = {}
+        self._together_margins: dict[int, tuple[float, list[float]]] = {}
+        layers, self._layers = self._layers, None
+        try:  # where units have more rows, those are formed, in slots of their own
+            self._formed_agree = self._agree(self.physical_batch)
+        finally:
+            self._layers = layers
+        if layers is None:
+            return
+        rows = 1
+        while rows <= min(MOST_TOGETHER, self.physical_batch):
+            with suppress(_UnknownLayer, RuntimeError, ValueError):
+                self._try_together(rows)
+            rows *= 2
+
+    def _try_together(self, rows: int) -> None:
+        """Take units of so many slots if their sums are those of the rows' own gradients."""
+        assert self._layers is not None
+        truth, n = self._one_by_one(self._inputs, self._targets), len(self._inputs)
+        own, units = min(rows, n), self.physical_batch // rows
+        index = np.full(self.physical_batch, -1)
+        index[:own] = np.arange(own)
+        _, parts, _ = self._joined(index, rows, self._inputs, self._targets)
+        whole = math.sqrt(sum(m * m for layer in self._layers for m in layer.margins.values()))
+        margins = whole, self._by_module(formed=False)
+        right, total = sum(truth[:own]), self._total.zero_()
+        norm = float(torch.linalg.vector_norm(right))
+        longest = sum(float(torch.linalg.vector_norm(each)) for each in truth[:own])
+        found = float(torch.sqrt(sum(part.squares for part in parts))[0])
+        factors = torch.zeros(units, dtype=torch.float64, device=self._like.device)
+        factors[0] = 1.0 / max(norm, TINY)
+        for part in parts:
+            part.add(factors, total)
+        away = float(torch.linalg.vector_norm(total * self.step * max(norm, TINY) - right))
+        # gradients may cancel: what rounding moves is in proportion to the sum of their norms
+        right_sum = max(away, abs(found - norm)) <= self._tolerance * max(longest, TINY) < math.inf
+        if whole <= MOST_MARGIN and right_sum:
+            self._together_margins[rows] = margins
+            self._together[rows] = self._units_agree(rows)
+
+    def _units_agree(self, rows: int) -> bool:
+        """Return whether one unit has the same results in all places; refuse units that mix."""
+        slots, n = self.physical_batch // rows * rows, len(self._inputs)
+        index = np.full(self.physical_batch, -1)
+
+        def results(index: NDArray[np.int64], last: Tensor) -> list[Tensor]:
+            rows_and_last = torch.cat([self._inputs, last])
+            targets = torch.cat([self._targets, self._targets[:1]])
+            _, parts, _ = self._joined(index, rows, rows_and_last, targets)
+            found = [part.rows() for part in parts] + [part.squares[:, None] for part in parts]
+            return [torch.nan_to_num(values.reshape(slots // rows, -1)) for values in found]
+
+        index[:slots] = np.arange(slots) % rows % n
+        alike = results(index, self._inputs[:1])
+        agree = all(torch.equal(values, values[:1].expand_as(values)) for values in alike)
+        index[:slots] = np.arange(slots) % n
+        middle = slots // rows // 2
+        keep = torch.arange(slots // rows) != middle
+        before = results(index, self._inputs[:1])
+        index[middle * rows : (middle + 1) * rows] = n
+        for other in self._exchanges(self._inputs[:1]):
+            after = results(index, other)
+            if not all(torch.equal(a[keep], b[keep]) for a, b in zip(before, after, strict=True)):
+                raise DeclarationError(
+                    f"in {type(self._module).__name__} a unit's gradient depends on the units "
+                    f"beside it, in a batch of {self.physical_batch}"
+                )
+        return agree
 
     def _filled(self, slots: int) -> tuple[Tensor, Tensor]:
         index = torch.arange(slots) % len(self._inputs)
@@ -1085,11 +1236,16 @@ class ClippedSums:
         total: Tensor,
         rule: str = "flat",
         by_layer: bool = False,
+        moved: tuple[float, list[float]] | None = None,
     ) -> int:
-        """Add the clipped shares of the slots that are full; return how many are short."""
-        groups, margins = [parts], [self._margin]
+        """Add the clipped shares of the slots that are full; return how many are short.
+
+        ``moved`` is what rounding moves, in all and by module, where it is not that of rows.
+        """
+        whole, own_margins = moved or (self._margin, self._margins)
+        groups, margins = [parts], [whole]
         if by_layer:
-            groups, margins = [[] for _ in self._margins], self._margins
+            groups, margins = [[] for _ in own_margins], own_margins
             for part in parts:
                 if part.place.start < part.place.stop:
                     groups[self._module_of[part.place.start]].append(part)
@@ -1203,19 +1359,11 @@ class ClippedSums:
         threshold, rule, by_layer = how
         with torch.no_grad():
             self._set(theta)
-            batches = (
-                self._batches(len(inputs), stream)
-                if units is None
-                else unit_batches(
-                    np.asarray(units), self.physical_batch, stream, agree=self.slots_agree
-                )
-            )
             whole: Any = None
             total = self._total.zero_()
             short = added = 0
-            for rounds in batches:
-                losses, parts, mask = self._gather(rounds, inputs, targets, joint=units is not None)
-                short += self._add(losses, parts, mask, threshold, total, rule, by_layer)
+            for losses, parts, mask, moved in self._filled_batches(inputs, targets, units, stream):
+                short += self._add(losses, parts, mask, threshold, total, rule, by_layer, moved)
                 added += len(mask)
                 if added + self.physical_batch > MOST_ROWS:  # beyond, float64 might round
                     whole = total.long() if whole is None else whole.add_(total.long())
@@ -1272,18 +1420,50 @@ class ClippedSums:
         for name, parameter in self._parameters.items():
             parameter.copy_(values[self._places[name]].view(parameter.shape))
 
-    def _batches(self, n: int, stream: Stream) -> Iterator[list[NDArray[np.int64]]]:
-        """Yield which row is in each slot of a pass, -1 for none: a random placement."""
-        for rows in placed(n, self.physical_batch, stream, agree=self.slots_agree):
-            yield [rows]
+    def _filled_batches(
+        self, inputs: Tensor, targets: Tensor, units: Any, stream: Stream
+    ) -> Iterator[tuple[Tensor, list[Any], Tensor, tuple[float, list[float]] | None]]:
+        """Yield the losses, parts and mask of each batch, and what rounding moves (see `_add`)."""
+        size = self.physical_batch
+        if units is None:
+            for rows in placed(len(inputs), size, stream, agree=self.slots_agree):
+                x, y, mask = self._placed(rows, inputs, targets)
+                yield *self._pass(x, y), mask, None
+            return
+        _, unit = np.unique(np.asarray(units), return_inverse=True)
+        unit = unit.reshape(-1)
+        counts = np.bincount(unit, minlength=1) if len(unit) else np.zeros(0, np.int64)
+        order = np.argsort(unit, kind="stable")
+        starts = np.cumsum(counts) - counts
+        # by the number of a unit's own rows: in which kernels depends on that unit alone
+        powers = 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
+        formed = np.ones(len(counts), dtype=bool)
+        for rows, agree in self._together.items():
+            these = np.flatnonzero(powers == rows)
+            formed[these] = False
+            for own in placed(len(these), size // rows, stream, agree=agree) if len(these) else ():
+                index = np.full(size, -1)
+                for k in range(rows):
+                    of = these[np.maximum(own, 0)]
+                    has = (own >= 0) & (k < counts[of])
+                    at = order[np.minimum(starts[of] + k, len(order) - 1)]
+                    index[k : len(own) * rows : rows] = np.where(has, at, -1)
+                found = self._joined(index, rows, inputs, targets)
+                yield *found, self._together_margins[rows]
+        rest = np.flatnonzero(formed[unit]) if len(unit) else unit
+        if len(rest) or not len(self._together):
+            agree = self._formed_agree
+            for passes in unit_batches(unit[rest], size, stream, agree=agree):
+                passes = [
+                    np.where(p >= 0, rest[np.maximum(p, 0)], -1) if len(rest) else p for p in passes
+                ]
+                moved = _rounding(self.size), self._by_module(formed=True)
+                yield *self._gather(passes, inputs, targets), moved
 
     def _gather(
-        self, rounds: Sequence[NDArray[np.int64]], inputs: Tensor, targets: Tensor, *, joint: bool
+        self, rounds: Sequence[NDArray[np.int64]], inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, list[Any], Tensor]:
-        """Return the losses, parts and mask of a batch; of units, of the sums of their rows."""
-        if not joint:
-            x, y, mask = self._placed(rounds[0], inputs, targets)
-            return *self._pass(x, y), mask
+        """Return the losses, parts and mask of a batch of units, of the sums of their rows."""
         sums: list[Tensor] = []
         for rows in rounds:
             x, y, mask = self._placed(rows, inputs, targets)
