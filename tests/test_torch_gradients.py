@@ -282,6 +282,24 @@ def test_gradients_in_one_tensor_are_added_once_each(build: Any, engine: str) ->
         assert np.abs(total * sums.step - right[i]).max() < 1e-4
 
 
+class _Penalty(nn.Module):
+    """Whose gradient is its parameter itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[0.3, 0.4, 1.2]]))
+
+    def forward(self, x: Any) -> Any:
+        return (self.w**2).sum() / 2 + 0 * x
+
+
+def test_a_gradient_that_is_a_parameter_is_not_overwritten() -> None:
+    x = torch.ones(4, 1)
+    sums = ClippedSums(_Penalty(), lambda o, t: o.sum(), x, labels(4), physical_batch=1)
+    total, _ = sums(flat(_Penalty()), x, labels(4), threshold=10.0)
+    np.testing.assert_allclose(total * sums.step, 4 * np.array([0.03, 0.04, 0.12]), atol=1e-5)
+
+
 def shortened(rows: Any, rule: str, c: float, parts: list[slice]) -> Any:
     """The rules by their formulas, of each part by itself."""
     result, length = np.zeros_like(rows), 1 / math.sqrt(len(parts))

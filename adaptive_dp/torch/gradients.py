@@ -84,7 +84,7 @@ import math
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
@@ -250,13 +250,13 @@ def _norms(values: Tensor) -> Tensor:
     return torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
 
 
-def _apart(values: list[Tensor]) -> list[Tensor]:
-    """Return tensors of which none shares memory with another, or with itself.
+def _apart(values: list[Tensor], others: Iterable[Tensor]) -> list[Tensor]:
+    """Return tensors of which none shares memory with another, with itself, or with others.
 
     Two parameters with equal gradients, such as the two biases of an LSTM, may have them in one
     tensor, and parts are overwritten where they are added.
     """
-    seen: set[int] = set()
+    seen = {each.untyped_storage().data_ptr() for each in others}
     apart = []
     for value in values:
         memory = value.untyped_storage().data_ptr()
@@ -1019,8 +1019,9 @@ class ClippedSums:
         """Return the rows' losses, and the parts of their gradients."""
         if self._layers is None:
             values, losses = self._by_row(inputs, targets)
+            values = _apart(values, [inputs, targets, *self._parameters.values()])
             places = self._places.values()
-            return losses, [_Formed(p, v) for p, v in zip(places, _apart(values), strict=True)]
+            return losses, [_Formed(p, v) for p, v in zip(places, values, strict=True)]
         losses, slopes = self._slopes(inputs, targets)
         parts: list[Any] = []
         for layer, slope in zip(self._layers, slopes, strict=True):
