@@ -242,7 +242,8 @@ def rule_factors(norms: Any, rule: str, threshold: float, length: float = 1.0) -
 
 # -----------------------------------------------------------------------------
 # What one pass knows of one parameter's part of every row's share. Each has its rows' squared norms
-# (float64, shape (slots,)), can forget rows, and adds its part of the sum for given factors.
+# (float64, shape (slots,)), can forget rows, and adds its part of the sum for given factors: where
+# it is ``first``, to zeros, which need not be read.
 
 
 def _norms(values: Tensor) -> Tensor:
@@ -300,8 +301,10 @@ class _Dense:
         # underflow in float32 add up to less than SHORTEST^2, and roundings to less than half
         self.scale = power = rough / torch.frexp(rough)[0]
         shape = (-1,) + (1,) * (inputs.ndim - 1)
-        # inputs in steps of 2^-18 of that power: integers
-        self.inputs = _copied(inputs).mul_((2.0**HALF / power).view(shape)).round_()
+        # inputs in steps of 2^-18 of that power: integers, which float32 has too. The power is from
+        # 2^-48 to 2^128, and numbers that underflow would be rounded to 0
+        scale = (2.0**HALF / power).to(inputs.dtype)
+        self.inputs = (inputs * scale.view(shape)).round_().double()
         self.slopes = _copied(slopes)
         sizes = _norms(self.slopes)
         product = (_norms(self.inputs) * sizes).mul_(power * 2.0**-HALF).square_()
@@ -328,7 +331,7 @@ class _Dense:
         self.slopes[bad] = 0.0
         self.scale[bad] = 1.0
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
+    def add(self, factors: Tensor, total: Tensor, *, first: bool = False) -> None:
         """Add ``sum_i H_i' A_i``, exact: integers below 2^53 in any order."""
         if self.bias is not None:
             whole = (self.slopes * (factors * 2.0**BITS)[:, None]).round_()
@@ -338,7 +341,8 @@ class _Dense:
         steps = self.slopes.mul_(scale.view(shape)).round_()
         if steps.ndim > 2:
             steps, self.inputs = steps.flatten(0, 1), self.inputs.flatten(0, 1)
-        total[self.place].view(steps.shape[1], -1).addmm_(steps.T, self.inputs)
+        into = total[self.place].view(steps.shape[1], -1)
+        into.addmm_(steps.T, self.inputs, beta=0 if first else 1)
 
     def rows(self) -> Tensor:
         """Return what must depend on each row alone."""
@@ -365,7 +369,7 @@ class _Formed:
         """Replace rows by 0."""
         self.values[bad] = 0.0
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
+    def add(self, factors: Tensor, total: Tensor, *, first: bool = False) -> None:
         """Add the rows times factors, each rounded to steps of 2^-20: floats that are integers."""
         scale = (factors * 2.0**COARSE).to(self.values.dtype)
         steps = self.values.mul_(scale[:, None]).round_()
@@ -407,7 +411,7 @@ class _Lookup:
         """Replace rows by 0."""
         self.slopes[bad] = 0.0
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
+    def add(self, factors: Tensor, total: Tensor, *, first: bool = False) -> None:
         """Add the rows times factors, each rounded to steps."""
         steps = self.slopes.mul_((factors * 2.0**BITS)[:, None, None]).round_()
         width = steps.shape[-1]
@@ -761,6 +765,7 @@ class ClippedSums:
                 self._choose_together()
             for name, parameter in self._parameters.items():
                 parameter.copy_(kept[name])
+            self._total.zero_()
 
     # --- when it is built
 
@@ -1086,8 +1091,8 @@ class ClippedSums:
         # the number of rows is random, about a Poisson number: three of its quantiles
         counts = [max(1.0, expected + k * math.sqrt(expected)) for k in (-1.2, 0.0, 1.2)]
         costs: dict[int, float] = {}
-        # one of them has a slot for all rows of nearly every sample
-        whole = 32 * math.ceil((expected + 3 * math.sqrt(expected)) / 32)
+        # one of them has a slot for all rows of most samples
+        whole = 32 * math.ceil((expected + 2 * math.sqrt(expected)) / 32)
         sizes = {*(s for s in SIZES if s < whole), min(whole, MOST_SLOTS // 32 * 32)}
         room = max(1, MOST_NUMBERS // max(1, self._numbers))
         for size in sorted(s for s in sizes if s <= room) or [room]:
@@ -1189,7 +1194,7 @@ class ClippedSums:
             total = self._total.zero_()
             start = time.process_time()
             losses, parts = self._pass(inputs, targets)
-            self._add(losses, parts, torch.ones_like(losses, dtype=torch.bool), 1.0, total)
+            self._add(losses, parts, torch.ones_like(losses, dtype=torch.bool), total, 1.0)
             taken.append(time.process_time() - start)
         return min(taken)
 
@@ -1233,15 +1238,18 @@ class ClippedSums:
         losses: Tensor,
         parts: list[Any],
         mask: Tensor,
-        threshold: float,
         total: Tensor,
+        threshold: float,
         rule: str = "flat",
         by_layer: bool = False,
         moved: tuple[float, list[float]] | None = None,
+        *,
+        first: bool = False,
     ) -> int:
         """Add the clipped shares of the slots that are full; return how many are short.
 
         ``moved`` is what rounding moves, in all and by module, where it is not that of rows.
+        ``first`` says that the total is zeros.
         """
         whole, own_margins = moved or (self._margin, self._margins)
         groups, margins = [parts], [whole]
@@ -1255,8 +1263,8 @@ class ClippedSums:
         larger = 1 + 2.0**-40 + self.size * 2.0**-52
         norms = [torch.sqrt(sum(part.squares for part in own)) * larger for own in groups]
         # NaN and infinity of either make the sum NaN or infinite, for which this is False
-        good = (sum(norms) + (losses - losses) < math.inf) & mask
-        bad, short = ~good, good
+        finite = sum(norms) + (losses - losses) < math.inf
+        short = good = finite & mask
         found = []
         for own, margin, norm in zip(groups, margins, norms, strict=True):
             # Minkowski's inequality of the head of this file
@@ -1272,12 +1280,12 @@ class ClippedSums:
                     factors = torch.minimum(factors, part.caps)
             found.append(torch.where(good, factors, 0.0))
             short = short & (norm <= threshold * length)
-        if bad.any():  # before any product: 0 times NaN is NaN
+        if not finite.all():  # before any product: 0 times NaN is NaN
             for part in parts:
-                part.forget(bad)
+                part.forget(~finite)
         for own, factors in zip(groups, found, strict=True):
             for part in own:
-                part.add(factors, total)
+                part.add(factors, total, first=first)
         return int(short.sum())
 
     @_as_built()
@@ -1361,10 +1369,11 @@ class ClippedSums:
         with torch.no_grad():
             self._set(theta)
             whole: Any = None
-            total = self._total.zero_()
+            total = self._total  # zeros
             short = added = 0
             for losses, parts, mask, moved in self._filled_batches(inputs, targets, units, stream):
-                short += self._add(losses, parts, mask, threshold, total, rule, by_layer, moved)
+                own = threshold, rule, by_layer
+                short += self._add(losses, parts, mask, total, *own, moved, first=not added)
                 added += len(mask)
                 if added + self.physical_batch > MOST_ROWS:  # beyond, float64 might round
                     whole = total.long() if whole is None else whole.add_(total.long())
