@@ -774,6 +774,37 @@ def test_a_physical_batch_is_chosen_for_the_expected_rows() -> None:
     one, two = (s(flat(net), x, y, threshold=0.5)[0] for s in (sums, other))
     # kernels of other shapes may add in another order: float32's last bits
     assert np.abs((one - two) * sums.step).max() < 100 * 1e-5
+    # the last pass has the smallest shape that holds it, whose results are the same bit for bit
+    parts = [sums(flat(net), x[p], y[p], threshold=0.5)[0] for p in (slice(3), slice(3, 100))]
+    assert np.array_equal(parts[0] + parts[1], one)
+
+
+class Sized(nn.Module):
+    """Computes in another way in large batches."""
+
+    def forward(self, rows: Any) -> Any:
+        return rows * (1.0001 if len(rows) > 40 else 1.0)
+
+
+def test_shapes_in_which_results_differ_are_not_mixed() -> None:
+    """A row's share would depend on how many rows there are."""
+    build = lambda net: ClippedSums(  # noqa: E731
+        net, nn.CrossEntropyLoss(), floats(500)(4), labels(4), expected=90
+    )
+    assert len(build(nn.Linear(500, 30))._sizes) > 1
+    sizes = build(nn.Sequential(Sized(), nn.Linear(500, 30)))._sizes
+    assert len({size > 40 for size in sizes}) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 32, 33, 97, 500])
+def test_passes_hold_all_rows_and_no_pass_could_be_left_out(count: int) -> None:
+    """All but the last have the largest size, and the last is the smallest that holds the rest."""
+    sizes = [32, 64, 96]
+    own = ClippedSums._passes(count, sizes)
+    assert set(own[:-1]) <= {96}
+    rest = count - sum(own[:-1])
+    assert own[-1] == min(s for s in sizes if s >= rest)
+    assert len(own) == 1 or rest > 0
 
 
 def test_a_physical_batch_has_room_for_formed_gradients(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,13 +58,15 @@ arguments, and at the ends of a matrix by the place: so every pass has the same 
 slots filled with a made-up row and masked. Of what is assumed this is tried when the object is
 built: a made-up row is exchanged for another and for NaN, and no bit of another slot's results may
 change; and all slots are given one row, and all results must be equal (``slots_agree``). Physical
-batches for which they are not equal are passed over, multiples of 32 are tried first. If no size
-makes them equal, a row's share depends on its slot: each row (or unit) is then given a random slot
-by the library's stream, independent of the others', and there are as many passes as the fullest
-slot needs. Given all slots, a row more moves the sum by one share, and the others' slots have the
-same law with and without it: the two laws of the sum are mixtures of neighbours over the same
-weights, and divergences that are jointly convex are at most the largest. (Own proof.) Where the
-slots agree, rows are placed in as few passes as hold them, at random too. Nothing of this is
+batches for which they are not equal are passed over, multiples of 32 are tried first. The last pass
+may have one of a few smaller shapes, if made-up rows have the same results there, bit for bit, and
+in all slots. Not of units with several rows, and not where a physical batch is asked for. If no
+size makes them equal, a row's share depends on its slot: each row (or unit) is then given a random
+slot by the library's stream, independent of the others', and there are as many passes as the
+fullest slot needs. Given all slots, a row more moves the sum by one share, and the others' slots
+have the same law with and without it: the two laws of the sum are mixtures of neighbours over the
+same weights, and divergences that are jointly convex are at most the largest. (Own proof.) Where
+the slots agree, rows are placed in as few passes as hold them, at random too. Nothing of this is
 claimed for a module that computes in another way on private rows than on the made-up ones (a branch
 on values), except by `torch.func`.
 
@@ -1085,22 +1087,25 @@ class ClippedSums:
                     f"a physical batch has 1 to {MOST_SLOTS} rows, got {physical!r}"
                 )
             self.physical_batch = int(physical)
+            self._sizes = [self.physical_batch]
             self.slots_agree = self._agree(self.physical_batch)
             return
         expected = 256 if expected is None else max(1, int(expected))
         # the number of rows is random, about a Poisson number: three of its quantiles
         counts = [max(1.0, expected + k * math.sqrt(expected)) for k in (-1.2, 0.0, 1.2)]
         costs: dict[int, float] = {}
-        # one of them has a slot for all rows of most samples
-        whole = 32 * math.ceil((expected + 2 * math.sqrt(expected)) / 32)
-        sizes = {*(s for s in SIZES if s < whole), min(whole, MOST_SLOTS // 32 * 32)}
+        # one of them has a slot for all rows of most samples, one for those of half of them
+        usual, whole = (32 * math.ceil((expected + k * math.sqrt(expected)) / 32) for k in (0, 2))
+        most = min(whole, MOST_SLOTS // 32 * 32)
+        sizes = {*(s for s in (*SIZES, usual) if s < most), most}
         room = max(1, MOST_NUMBERS // max(1, self._numbers))
+        seconds: dict[int, float] = {}
         for size in sorted(s for s in sizes if s <= room) or [room]:
-            passes = sum(math.ceil(n / size) for n in counts) / len(counts)
-            seconds = self._seconds(size)
-            costs[size] = passes * seconds
+            seconds[size] = self._seconds(size)
+            passes = [self._passes(math.ceil(n), list(seconds)) for n in counts]
+            costs[size] = sum(seconds[s] for own in passes for s in own) / len(counts)
             before = [cost for other, cost in costs.items() if other != size]
-            if seconds > 0.05 and before and costs[size] > 0.95 * min(before):
+            if seconds[size] > 0.05 and before and costs[size] > 0.95 * min(before):
                 break  # of a large network: a larger batch would need more memory
         # the quickest, or a smaller one that is nearly as quick
         quick = 1.05 * min(costs.values())
@@ -1108,8 +1113,25 @@ class ClippedSums:
         for size in order:
             self.physical_batch, self.slots_agree = size, self._agree(size)
             if self.slots_agree:
+                smaller = [s for s in seconds if s < size and self._alike(s, size)]
+                self._sizes = [*smaller, size]
                 return
         self.physical_batch = order[0]
+        self._sizes = [order[0]]
+
+    @staticmethod
+    def _passes(count: int, sizes: list[int]) -> list[int]:
+        """Return the sizes of the passes of so many rows: the last is as small as may be."""
+        full, rest = divmod(count, sizes[-1])
+        last = [min(s for s in sizes if s >= rest)] if rest or not full else []
+        return [sizes[-1]] * full + last
+
+    def _alike(self, small: int, large: int) -> bool:
+        """Return whether made-up rows have the same results in passes of both sizes, and slots."""
+        n = min(len(self._inputs), small)
+        one, two = (self._results(*self._filled(slots)) for slots in (small, large))
+        equal = all(torch.equal(a[:n], b[:n]) for a, b in zip(one, two, strict=True))
+        return equal and self._agree(small)
 
     def _choose_together(self) -> None:
         """Find of how many rows a unit's gradient can be computed without forming rows'."""
@@ -1436,8 +1458,14 @@ class ClippedSums:
         """Yield the losses, parts and mask of each batch, and what rounding moves (see `_add`)."""
         size = self.physical_batch
         if units is None:
-            for rows in placed(len(inputs), size, stream, agree=self.slots_agree):
-                x, y, mask = self._placed(rows, inputs, targets)
+            if self.slots_agree:
+                sizes = self._passes(len(inputs), self._sizes)
+                (slots,) = placed(len(inputs), sum(sizes), stream, agree=True)
+                filled = np.split(slots, np.cumsum(sizes)[:-1])
+            else:
+                filled = list(placed(len(inputs), size, stream, agree=False))
+            for each in filled:
+                x, y, mask = self._placed(each, inputs, targets)
                 yield *self._pass(x, y), mask, None
             return
         _, unit = np.unique(np.asarray(units), return_inverse=True)
