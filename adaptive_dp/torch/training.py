@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 from attrs.validators import in_, instance_of
 from numpy.typing import NDArray
 
-from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
+from adaptive_dp.graph.errors import DeclarationError, NeighborError, PlanError, RunError
 from adaptive_dp.graph.handles import (
     Private,
     PrivateQuery,
@@ -1087,7 +1087,8 @@ class Training(Learner[NetworkParameters]):
         for rate in rates:
             if not (positive(rate) and 1e-12 <= rate <= 1):
                 raise DeclarationError(
-                    f"sampling_rate must be a number from 1e-12 to 1, got {rate!r}"
+                    f"sampling_rate must be a number from 1e-12 to 1, got {rate!r}; a round's "
+                    "sample has a random size: for about 64 of 10,000 units take 64 / 10_000"
                 )
         if len(self.phases) > MOST_PHASES:
             raise DeclarationError(
@@ -1315,6 +1316,13 @@ class Training(Learner[NetworkParameters]):
         at, threshold
             The parameters, and C.
         """
+        if self.sampling_rate < 1 and rows.domain.table.neighbors == "replace_one":
+            raise NeighborError(
+                f"Training: {rows.domain.table.name!r} has replace_one neighbours, for which "
+                "neither Poisson samples nor samples of a fixed size are offered; take noise="
+                "'banded', whose batches are read in turn and need no amplification, or "
+                "sampling_rate=1, or declare neighbors='add_remove' or 'zero_out'"
+            )
         sample = rows.sample(self.sampling_rate) if self.sampling_rate < 1 else rows
         of_units = Gradients(gradients, (sample, at))
         adaptive = self.clipping if isinstance(self.clipping, Clipping) else None
