@@ -228,19 +228,16 @@ def steps(engine: str, network: str, batch: int) -> tuple[Step, Step, str]:
 
 def our_step(net: Any, loss: Any, x: Any, y: Any, physical: int | None) -> tuple[Step, str]:
     """Return a step by `ClippedSums`."""
-    import numpy as np
     import torch
 
     from adaptive_dp.torch.gradients import ClippedSums
 
     sums = ClippedSums(net, loss, x[:4], y[:4], physical_batch=physical, expected=len(x))
-    theta = torch.cat([p.detach().flatten() for p in net.parameters()]).double().numpy()
-    move = np.empty_like(theta)
+    theta = torch.cat([p.detach().flatten() for p in net.parameters()])
 
     def step() -> None:
-        total, _ = sums(theta, x, y, threshold=1.0)
-        np.multiply(total, 0.01 * sums.step / len(x), out=move)
-        np.subtract(theta, move, out=theta)
+        total, _ = sums(theta.numpy(), x, y, threshold=1.0)
+        theta.sub_(torch.from_numpy(total), alpha=0.01 * sums.step / len(x))
 
     agree = "" if sums.slots_agree else ", slots differ"
     return step, f", {sums.physical_batch} slots{agree}"

@@ -121,6 +121,97 @@ def test_sums_are_those_of_each_rows_own_gradient(sums: ClippedSums) -> None:
     np.testing.assert_allclose(total * sums.step, right, atol=1e-8)
 
 
+# --- random networks, beside derivatives by complex steps in NumPy
+
+
+def random_network(seed: int) -> tuple[Any, Any, Any]:
+    """Return a loss, its parameters, and the same loss of rows in NumPy, of complex numbers too.
+
+    A recurrence over the row's 5 steps, a layer norm and dense layers, of drawn widths and orders.
+    """
+    draw = np.random.default_rng(seed)
+    width, depth = int(draw.integers(2, 5)), int(draw.integers(1, 4))
+    kinds = [("norm", "dense", "both")[draw.integers(3)] for _ in range(depth)]
+    tree: dict[str, Any] = {
+        "read": draw.normal(0, 0.7, (3, width)),
+        "kept": draw.normal(0, 0.7, (width, width)),
+        "last": draw.normal(0, 1, (width, 2)),
+    }
+    for k, kind in enumerate(kinds):
+        if kind != "norm":
+            tree[f"w{k}"], tree[f"b{k}"] = (
+                draw.normal(0, 1, (width, width)),
+                draw.normal(0, 1, width),
+            )
+        if kind != "dense":
+            tree[f"scale{k}"], tree[f"shift{k}"] = (
+                draw.normal(1, 1, width),
+                draw.normal(0, 1, width),
+            )
+
+    def after(xp: Any, tree: Any, h: Any) -> Any:
+        for k, kind in enumerate(kinds):
+            if kind != "norm":
+                h = xp.tanh(h @ tree[f"w{k}"] + tree[f"b{k}"])
+            if kind != "dense":
+                centred = h - h.mean()
+                h = centred / xp.sqrt((centred * centred).mean() + 0.1)
+                h = h * tree[f"scale{k}"] + tree[f"shift{k}"]
+        return h @ tree["last"]
+
+    def of_jax(tree: Any, x: Any, y: Any) -> Any:
+        def step(h: Any, own: Any) -> Any:
+            return jnp.tanh(own @ tree["read"] + h @ tree["kept"]), None
+
+        h, _ = jax.lax.scan(step, jnp.zeros(width, x.dtype), x)
+        return optax.softmax_cross_entropy_with_integer_labels(after(jnp, tree, h), y)
+
+    def of_numpy(tree: Any, x: Any, y: int) -> Any:
+        h: Any = np.zeros(width)
+        for own in x:
+            h = np.tanh(own @ tree["read"] + h @ tree["kept"])
+        scores = after(np, tree, h)
+        return np.log(np.exp(scores).sum()) - scores[y]
+
+    return of_jax, tree, of_numpy
+
+
+def by_complex_steps(function: Any, tree: Any, x: Any, y: int) -> Any:
+    """A gradient in float64, exact to its last digits (Squire and Trapp 1998), by sorted keys."""
+    found = []
+    for name in sorted(tree):
+        for place in np.ndindex(tree[name].shape):
+            moved = tree[name].astype(complex)
+            moved[place] += 1e-30j
+            found.append(function({**tree, name: moved}, x, y).imag / 1e-30)
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]
+)
+def test_sums_of_random_networks(seed: int) -> None:
+    """Recurrences by `jax.lax.scan` and layer norms; and any order and split, in one size."""
+    function, tree, reference = random_network(seed)
+    draw = np.random.default_rng(seed + 100)
+    x, y = draw.normal(0, 1, (11, 5, 3)), draw.integers(2, size=11)
+    single = {name: value.astype(np.float32) for name, value in tree.items()}
+    rows = x.astype(np.float32)
+    tree = {name: value.astype(np.float64) for name, value in single.items()}
+    sums = ClippedSums(function, single, rows[:4], y[:4], physical_batch=4)
+    theta = np.concatenate([single[name].ravel() for name in sorted(single)])
+    gradients = [by_complex_steps(reference, tree, *row) for row in zip(rows * 1.0, y, strict=True)]
+    norms = np.linalg.norm(gradients, axis=1)
+    threshold = float(np.median(norms))
+    total, short = sums(theta, rows, y, threshold=threshold)
+    right = sum(g / max(n, threshold) for g, n in zip(gradients, norms, strict=True))
+    np.testing.assert_allclose(total * sums.step, right, atol=1e-4)
+    assert abs(short - (norms <= threshold).sum()) <= 1
+    apart = [sums(theta, rows[i : i + 1], y[i : i + 1], threshold=threshold)[0] for i in range(11)]
+    assert np.array_equal(sum(apart), total)
+    assert all(sum(int(v) ** 2 for v in each) <= FULL**2 for each in apart)
+
+
 def test_no_share_is_longer_than_the_threshold(sums: ClippedSums) -> None:
     """In integers of any length, at thresholds and gradients of all sizes."""
     theta, x, y = drawn(24, 2)

@@ -90,6 +90,25 @@ class Adapter(nn.Module):
         return self.base(x) + self.up(self.down(x))
 
 
+class Recurrent(nn.Module):
+    """Two biases have one gradient, which PyTorch keeps in one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory, self.head = nn.LSTM(3, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.memory(x)[0][:, -1])
+
+
+class Gated(Recurrent):
+    """Whose kernel vmap does not know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = nn.GRU(3, 8, batch_first=True)  # type: ignore[assignment]
+
+
 def floats(*shape: int) -> Callable[[int], Any]:
     return lambda n: torch.randn(n, *shape, generator=torch.Generator().manual_seed(n))
 
@@ -195,6 +214,29 @@ def test_other_precisions(name: str, dtype: Any) -> None:
     assert np.abs(total * sums.step).max() > 0.1
 
 
+class Mixed(nn.Module):
+    """Parameters of float32, products of bfloat16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.last(self.first(x).tanh()).float()
+
+
+def test_a_module_may_compute_in_half_precision() -> None:
+    torch.manual_seed(5)
+    net, x, y = Mixed(), floats(5)(9), labels(9)
+    sums = ClippedSums(net, nn.CrossEntropyLoss(), x, y, physical_batch=32)
+    right = clipped(by_rows(net, x, y), 0.01)
+    for i in range(9):
+        total, _ = sums(flat(net), x[i : i + 1], y[i : i + 1], threshold=0.01)
+        assert exact_norm_is_at_most_one(total)
+        assert np.abs(total * sums.step - right[i]).max() < 0.03
+
+
 def exact_norm_is_at_most_one(share: Any) -> bool:
     return sum(int(v) ** 2 for v in share) <= FULL**2
 
@@ -224,6 +266,38 @@ def test_no_share_is_longer_than_the_threshold(name: str, dtype: Any) -> None:
                 lengths.append(float(np.linalg.norm(total.astype(float))) * sums.step)
     assert np.isfinite(lengths).all()
     assert max(lengths) > 0.999
+
+
+@pytest.mark.parametrize(("build", "engine"), [(Recurrent, "vmap"), (Gated, "alone")])
+def test_gradients_in_one_tensor_are_added_once_each(build: Any, engine: str) -> None:
+    """And where vmap knows no kernel, rows are computed one after the other."""
+    torch.manual_seed(5)
+    net, x, y = build(), floats(4, 3)(5), labels(5)
+    sums = ClippedSums(net, nn.CrossEntropyLoss(), x, y, physical_batch=2)
+    assert set(sums.engines.values()) == {engine}
+    right = clipped(by_rows(net, x, y), 0.05)
+    for i in range(5):
+        total, _ = sums(flat(net), x[i : i + 1], y[i : i + 1], threshold=0.05)
+        assert exact_norm_is_at_most_one(total)
+        assert np.abs(total * sums.step - right[i]).max() < 1e-4
+
+
+class _Penalty(nn.Module):
+    """Whose gradient is its parameter itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[0.3, 0.4, 1.2]]))
+
+    def forward(self, x: Any) -> Any:
+        return (self.w**2).sum() / 2 + 0 * x
+
+
+def test_a_gradient_that_is_a_parameter_is_not_overwritten() -> None:
+    x = torch.ones(4, 1)
+    sums = ClippedSums(_Penalty(), lambda o, t: o.sum(), x, labels(4), physical_batch=1)
+    total, _ = sums(flat(_Penalty()), x, labels(4), threshold=10.0)
+    np.testing.assert_allclose(total * sums.step, 4 * np.array([0.03, 0.04, 0.12]), atol=1e-5)
 
 
 def shortened(rows: Any, rule: str, c: float, parts: list[slice]) -> Any:
@@ -409,6 +483,7 @@ def test_rows_of_a_unit_are_clipped_together(name: str) -> None:
     net, rows, sums = make(name, by_unit=True)
     x, y, theta = rows(40), labels(40), flat(net)
     units = np.random.default_rng(1).integers(0, 12, 40) * 1000
+    units[:18] = 5000  # more rows than are computed together
     right = by_rows(net, x, y)
     joint = np.array([right[units == u].sum(0) for u in np.unique(units)])
     with pytest.raises(DeclarationError, match="by_unit"):
@@ -423,6 +498,21 @@ def test_rows_of_a_unit_are_clipped_together(name: str) -> None:
     )
     assert np.array_equal(total - less, alone)
     assert exact_norm_is_at_most_one(alone)
+
+
+@pytest.mark.parametrize("name", ["mlp", "convolution", "tokens"])
+def test_no_share_of_a_unit_is_longer_than_the_threshold(name: str) -> None:
+    """In exact integers, of units of 1 to 17 rows, also of such that under- or overflow."""
+    net, rows, sums = make(name, by_unit=True)
+    lengths = []
+    for count in (1, 2, 3, 5, 9, 16, 17):
+        for scale in (1.0, 1e-30, 1e37) if rows(1).is_floating_point() else (1,):
+            x, y, units = rows(count) * scale, labels(count), np.zeros(count)
+            total, _ = sums(flat(net), x, y, units, threshold=0.01)
+            assert exact_norm_is_at_most_one(total)
+            lengths.append(float(np.linalg.norm(total.astype(float))) * sums.step)
+    assert max(lengths) > 0.99
+    assert set(sums._together) == {1, 2, 4, 8, 16}
 
 
 def test_a_unit_keeps_its_finite_rows() -> None:
@@ -579,6 +669,10 @@ def test_a_planted_wrong_norm_is_found(
         self.squares = self.squares * 0.5
 
     monkeypatch.setattr(kind, "__init__", wrong)
+    if part == "_Formed":  # of vmap's gradients too
+        with pytest.raises(DeclarationError, match="do not add up"):
+            make(name)
+        return
     _, _, sums = make(name)
     assert set(sums.engines.values()) == {"vmap"}
 
@@ -627,11 +721,10 @@ def test_bad_calls_are_refused_without_data() -> None:
 
 def test_slots_are_uniform_and_their_law_does_not_depend_on_who_is_there() -> None:
     """Each row's slot is uniform; of one row less, the others' places have the same law."""
-    _, _, sums = make("softmax", physical_batch=4)
     counts = np.zeros((2, 8, 8))
     for seed in range(2000):
         for k, n in enumerate((6, 5)):
-            rows = np.concatenate([r for (r,) in sums._batches(n, SeededStream(seed, k))])
+            rows = gradients.placed(n, 4, SeededStream(seed, k), agree=True).reshape(-1)
             place = {int(row): slot for slot, row in enumerate(rows) if row >= 0}
             assert len(place) == n
             counts[k, place[0], place[1]] += 1
@@ -644,19 +737,17 @@ def test_slots_are_uniform_and_their_law_does_not_depend_on_who_is_there() -> No
 
 def test_slots_that_do_not_agree_are_drawn_for_each_row_by_itself() -> None:
     """All pairs of slots alike: the law of a row's slot is the same whoever else is there."""
-    _, _, sums = make("softmax", physical_batch=4)
-    sums.slots_agree = False
     counts = np.zeros((2, 4, 4))
     for seed in range(2000):
         for k, n in enumerate((9, 8)):  # in passes of 4: 3 and 2, if they were full
-            rows = [r for (r,) in sums._batches(n, SeededStream(seed, k))]
+            rows = gradients.placed(n, 4, SeededStream(seed, k), agree=False)
             place = {int(row): s for each in rows for s, row in enumerate(each) if row >= 0}
             assert sorted(place) == list(range(n))
             assert len(rows) == max(np.bincount(list(place.values())))
             counts[k, place[0], place[1]] += 1
     # 16 pairs, two of each: 5.5 standard deviations, false alarm below 2e-6
     assert np.abs(counts - 2000 / 16).max() < 5.5 * math.sqrt(2000 / 16)
-    assert [len(r) for (r,) in sums._batches(0, SeededStream(0))] == [4]
+    assert gradients.placed(0, 4, SeededStream(0), agree=False).shape == (1, 4)
 
 
 def test_norms_of_half_precision_are_computed_wider() -> None:
@@ -683,6 +774,37 @@ def test_a_physical_batch_is_chosen_for_the_expected_rows() -> None:
     one, two = (s(flat(net), x, y, threshold=0.5)[0] for s in (sums, other))
     # kernels of other shapes may add in another order: float32's last bits
     assert np.abs((one - two) * sums.step).max() < 100 * 1e-5
+    # the last pass has the smallest shape that holds it, whose results are the same bit for bit
+    parts = [sums(flat(net), x[p], y[p], threshold=0.5)[0] for p in (slice(3), slice(3, 100))]
+    assert np.array_equal(parts[0] + parts[1], one)
+
+
+class Sized(nn.Module):
+    """Computes in another way in large batches."""
+
+    def forward(self, rows: Any) -> Any:
+        return rows * (1.0001 if len(rows) > 40 else 1.0)
+
+
+def test_shapes_in_which_results_differ_are_not_mixed() -> None:
+    """A row's share would depend on how many rows there are."""
+    build = lambda net: ClippedSums(  # noqa: E731
+        net, nn.CrossEntropyLoss(), floats(500)(4), labels(4), expected=90
+    )
+    assert len(build(nn.Linear(500, 30))._sizes) > 1
+    sizes = build(nn.Sequential(Sized(), nn.Linear(500, 30)))._sizes
+    assert len({size > 40 for size in sizes}) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 32, 33, 97, 500])
+def test_passes_hold_all_rows_and_no_pass_could_be_left_out(count: int) -> None:
+    """All but the last have the largest size, and the last is the smallest that holds the rest."""
+    sizes = [32, 64, 96]
+    own = ClippedSums._passes(count, sizes)
+    assert set(own[:-1]) <= {96}
+    rest = count - sum(own[:-1])
+    assert own[-1] == min(s for s in sizes if s >= rest)
+    assert len(own) == 1 or rest > 0
 
 
 def test_a_physical_batch_has_room_for_formed_gradients(monkeypatch: pytest.MonkeyPatch) -> None:

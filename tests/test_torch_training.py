@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 from typing import Any
 
@@ -13,8 +14,10 @@ from plans import network
 
 import accountants
 import adaptive_dp as dp
+from adaptive_dp.graph.operation import Change
 from adaptive_dp.noise.stream import SecureStream, SeededStream
-from adaptive_dp.torch.examples import NetworkRowsOf
+from adaptive_dp.torch import examples
+from adaptive_dp.torch.examples import NetworkRowsOf, NetworkTable
 from adaptive_dp.torch.networks import build
 
 torch: Any = pytest.importorskip("torch")
@@ -47,6 +50,10 @@ def plan_of(learner: Any, table: Any = PIXELS, sigma: float = 1.0) -> dp.Pipelin
     return dp.Pipeline(model=table.solve(learner)).fix(sigma=sigma).with_delta(1e-5)
 
 
+ONE = Change(replaced=False, rows=1, fixed=False, both=1)
+"""One unit appears or vanishes."""
+
+
 def rows_of(n: int, seed: int = 0) -> dict[str, Any]:
     draw = np.random.default_rng(seed)
     return {"image": draw.random((n, 4)), "y": draw.integers(2, size=n)}
@@ -65,6 +72,7 @@ def second_process(path: str) -> None:
     torch.distributed.init_process_group("gloo", f"file://{path}", world_size=2, rank=1)
     with dp.torch.shared(of_two_processes()) as lead:
         assert not lead
+    torch.distributed.barrier()  # both are done: a group that one leaves early ends the other
     torch.distributed.destroy_process_group()
 
 
@@ -98,6 +106,7 @@ def test_two_processes_add_up_what_one_does_with_the_same_noise_once(
             together = plan.simulate(seed=5, images=rows)["model"]["parameters"]
         assert np.array_equal(alone, together)
         assert plan.certify().epsilon == of_two_processes().certify().epsilon
+        torch.distributed.barrier()
     finally:
         torch.distributed.destroy_process_group()
         other.join(300)
@@ -190,9 +199,18 @@ def plain_sgd(parameters: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("noise", "bands"), [("banded", None), ("banded", 2), ("tree", None), ("buffered", None)]
+    ("noise", "bands", "share"),
+    [
+        ("banded", None, 0.0),
+        ("banded", 2, 0.0),
+        ("tree", None, 0.0),
+        ("buffered", None, 0.0),
+        ("banded", 2, 0.3),  # of a threshold that adapts
+    ],
 )
-def test_the_law_of_correlated_noise_is_that_of_the_factorization(noise: Any, bands: Any) -> None:
+def test_the_law_of_correlated_noise_is_that_of_the_factorization(
+    noise: Any, bands: Any, share: float
+) -> None:
     """The last parameters are ``-(A X + B Z) 1`` exactly: mean and variance of 2,000 numbers.
 
     The gradient does not depend on the parameters, and steps of SGD of rate 1 add up to the last
@@ -201,8 +219,10 @@ def test_the_law_of_correlated_noise_is_that_of_the_factorization(noise: Any, ba
     from adaptive_dp.mechanisms.follow_the_leader import FACTORIZATIONS
 
     sigma, shares = 0.25, []
-    options = {"steps": 12, "sampling_rate": 0.25, "batch_size": 1, "clipping": 2.0}
-    learner = training(wide, first_pixel, plain_sgd, noise=noise, bands=bands, **options)
+    options = {"steps": 12, "sampling_rate": 0.25, "batch_size": 1, "first_threshold": 0.02}
+    clipping = dp.Clipping(share=share) if share else 2.0
+    options |= {"noise": noise, "bands": bands, "clipping": clipping}
+    learner = training(wide, first_pixel, plain_sgd, **options)
     plan = dp.Pipeline(model=PIXELS.solve(learner)).fix(sigma=sigma).with_delta(1e-5)
     matrices = FACTORIZATIONS[noise](4, 3, bands)
     # B's last row, by its definition: C' solves C' b = 1 (banded), or the tree's estimates
@@ -211,6 +231,7 @@ def test_the_law_of_correlated_noise_is_that_of_the_factorization(noise: Any, ba
     for _ in range(12):
         row = run.push(np.zeros(size, dtype=np.int64), lambda: next(drawn))
     deviation = sigma * matrices.sensitivity() * float(np.linalg.norm(row * 2.0**matrices.bits))
+    deviation /= np.sqrt(1 - share)  # what the number of short gradients costs, the sum does not
     start = np.asarray(build(learner.net).state_dict()["weight"]).reshape(-1)
     start = np.concatenate([start, np.asarray(build(learner.net).state_dict()["bias"])])
     rows = {"image": np.array([[0.5, 0.25, 0.0, 1.0]]), "y": [1]}
@@ -263,6 +284,52 @@ def test_batches_in_turn_are_of_whole_units_each_by_a_uniform_draw() -> None:
     assert sum((p.count - 1000) ** 2 / 1000 for p in parts) < 40
 
 
+def test_a_threshold_that_adapts_goes_with_correlated_noise() -> None:
+    """At the same cost; a unit adds at most one step's length; of no noise it is the plain one."""
+    clipping = dp.Clipping(quantile=0.6, rate=0.5, share=0.1)
+    options = {"steps": 6, "sampling_rate": 0.5, "batch_size": 8, "noise": "banded"}
+    learner = training(clipping=clipping, **options)
+    exchanged = dp.dataset("images", columns=PIXELS.domain.columns, neighbors="replace_one", size=9)
+    for table in (PIXELS, exchanged):
+        certified = plan_of(learner, table).certify().epsilon
+        fixed = plan_of(training(clipping=1.0, **options), table).certify().epsilon
+        assert certified == pytest.approx(fixed, rel=1e-6)
+    # one unit less, at any threshold: in exact integers
+    reads, gradients = learner.operations(PIXELS.domain)
+    (last,) = learner.in_turn(gradients, NetworkTable(reads, (PIXELS,)), dp.public(8.0))
+    stream, whole = last.inputs[0].operation, rows_of(9)
+
+    def sums(rows: Any) -> Any:
+        table = PIXELS.operation.bind(rows)
+        return stream.run([gradients.run([reads.run([table], None)], None)], None)
+
+    more, less = sums(whole), sums({k: v[:8] for k, v in whole.items()})
+    size = more.shape[0] - 1
+
+    def square(threshold: float) -> int:
+        at = np.append(np.linspace(-1, 1, size), threshold)
+        change = [int(v) for v in more.at(at) - less.at(at)]
+        assert change[-1] in (0, stream.short)
+        return sum(v * v for v in change)
+
+    norm = 100 * np.sqrt(square(100.0) - stream.short**2) / 2**24
+    moved = [square(c) for c in (0.01, 0.1, norm * 0.9999, norm * 1.0001, norm * 2)]
+    bound = stream.sensitivity(gradients.domain([reads.domain([PIXELS.domain])]), ONE, 2) * 2**24
+    assert 0.999 * bound**2 < max(moved) == moved[3] <= bound**2
+    # one batch and next to no noise: descent with the threshold of independent noise
+    halved = functools.partial(torch.optim.lr_scheduler.StepLR, step_size=1, gamma=0.5)
+    options = {**options, "sampling_rate": 1.0, "schedule": halved}
+    one, plain = (
+        plan_of(training(clipping=clipping, **{**options, "noise": noise}), sigma=1e-6)
+        for noise in ("banded", "independent")
+    )
+    one, plain = (p.simulate(seed=1, images=rows_of(8))["model"] for p in (one, plain))
+    assert one["threshold"] == pytest.approx(plain["threshold"], rel=1e-3) != 1.0
+    np.testing.assert_allclose(one["parameters"], plain["parameters"], atol=1e-3)
+    text = dp.Pipeline(model=PIXELS.solve(learner)).fix(sigma=1.0).to_json()
+    assert dp.load(text).certify(delta=1e-5).epsilon == plan_of(learner).certify().epsilon
+
+
 @pytest.mark.parametrize("per_sample", [False, True])
 def test_automatic_clipping_costs_what_a_threshold_does_and_learns(per_sample: bool) -> None:
     automatic = dp.torch.AutomaticClipping(0.05, per_sample=per_sample)
@@ -296,7 +363,6 @@ def test_correlated_noise_learns_and_refuses_what_it_cannot_hold() -> None:
     for wrong, match in [
         ({"sampling_rate": 0.3}, "number"),
         ({"steps": 25}, "multiple"),
-        ({"clipping": dp.Clipping()}, "one threshold"),
         ({"noise": "white"}, "one of"),
         ({"noise": "tree", "bands": 2}, "bands"),
     ]:
@@ -312,7 +378,7 @@ def test_correlated_noise_learns_and_refuses_what_it_cannot_hold() -> None:
 def test_replace_one_is_refused_for_samples() -> None:
     columns = {"image": dp.tensor((4,), (0, 1)), "y": [0, 1]}
     table = dp.dataset("images", columns=columns, neighbors="replace_one")
-    with pytest.raises(dp.NeighborError, match="replace_one"):
+    with pytest.raises(dp.NeighborError, match=r"replace_one.*noise='banded'"):
         plan_of(training(), table)
 
 
@@ -1081,6 +1147,22 @@ def test_a_loop_stops_before_its_budget_is_passed_and_is_certified_for_what_ran(
         assert len(certificate.nodes) == 2 * len(done)
     assert dp.torch.predict(loop.model, linear, data["image"]).shape == (20,)
     assert not loop.module().training
+
+
+def test_a_loop_reads_rows_once_and_other_rows_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Any] = []
+    read = NetworkRowsOf._read
+    monkeypatch.setattr(
+        NetworkRowsOf, "_read", lambda self, rows: reads.append(rows) or read(self, rows)
+    )
+    learner = training(steps=5)
+    for rows in (rows_of(20), rows_of(20, seed=1)):
+        with dp.Session(budget=dp.Budget(9.0, 1e-5), seed=1, images=rows) as session:
+            assert len([*dp.torch.Loop(session, PIXELS, learner, sigma=2.0)]) == 5
+    assert len(reads) == 2
+    del reads[:], session
+    gc.collect()
+    assert not examples._READ  # with the session its rows are gone
 
 
 def test_a_loop_is_the_training_of_a_plan() -> None:

@@ -151,6 +151,10 @@ class TestOpacus:
             lambda o: schedulers.ExponentialNoise(o, gamma=0.9),
             lambda o: schedulers.StepNoise(o, step_size=2, gamma=0.7),
             lambda o: schedulers.LambdaNoise(o, noise_lambda=lambda t: 1 / (1 + t)),
+            # of a training that went on from a checkpoint
+            lambda o: schedulers.ExponentialNoise(o, gamma=0.9, last_epoch=3),
+            lambda o: schedulers.StepNoise(o, step_size=2, gamma=0.7, last_epoch=4),
+            lambda o: schedulers.LambdaNoise(o, noise_lambda=lambda t: 1 / (1 + t), last_epoch=3),
         ):
             optimizer = SimpleNamespace(noise_multiplier=1.5)
             scheduler, history = make(optimizer), []

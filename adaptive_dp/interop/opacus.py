@@ -283,8 +283,8 @@ def _check_scheduler(optimizer: Any, history: list[tuple[Any, Any, int]], schedu
     if optimizer is not None and held is not optimizer:
         raise DeclarationError("the noise scheduler is of another optimizer than was given")
     try:
-        values = _scheduled(scheduler, float(history[0][0]), epochs)
         now = float(held.noise_multiplier)
+        values = _scheduled(scheduler, float(history[0][0]), epochs, now)
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
         raise DeclarationError(
             f"the noise scheduler's settings give no noise of each epoch: {error!r}"
@@ -292,7 +292,7 @@ def _check_scheduler(optimizer: Any, history: list[tuple[Any, Any, int]], schedu
     if not math.isclose(values[-1], now, rel_tol=1e-9):
         raise DeclarationError(
             f"the scheduler's last noise multiplier is {values[-1]!r}, and its optimizer has "
-            f"{now!r}: something else has changed it"
+            f"{now!r}, from whichever epoch the steps were recorded: something else has changed it"
         )
     at = 0
     for noise, _, _ in history:
@@ -305,8 +305,12 @@ def _check_scheduler(optimizer: Any, history: list[tuple[Any, Any, int]], schedu
             )
 
 
-def _scheduled(scheduler: Any, first: float, epochs: int) -> list[float]:
-    """Return the noise that a scheduler has set in each epoch, beginning with the recorded one."""
+def _scheduled(scheduler: Any, first: float, epochs: int, now: float) -> list[float]:
+    """Return the noise that a scheduler has set in each epoch, beginning with the recorded one.
+
+    A scheduler that went on from a checkpoint (``last_epoch=`` where it was made) multiplies the
+    noise of then: the first epoch is the earliest from which it has come to the noise of now.
+    """
     kind = type(scheduler).__name__
     if kind == "LambdaNoise":
         base = float(scheduler.base_noise_multiplier)
@@ -317,7 +321,11 @@ def _scheduled(scheduler: Any, first: float, epochs: int) -> list[float]:
             f"nothing is known of what noise a {kind} sets: ExponentialNoise, LambdaNoise and "
             "StepNoise of opacus.schedulers are read"
         )
-    return [first * float(scheduler.gamma) ** (epoch // each) for epoch in range(epochs + 1)]
+    gamma = float(scheduler.gamma)
+    starts = range(0, epochs + 1, each)
+    falls = (s for s in starts if math.isclose(first * gamma ** ((epochs - s) // each), now))
+    start = next(falls, 0)
+    return [first * gamma ** ((epoch - start) // each) for epoch in range(start, epochs + 1)]
 
 
 def _beside(engine: Any, optimizer: Any) -> list[str]:

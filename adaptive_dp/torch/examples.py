@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -151,6 +152,10 @@ class NetworkRowsDomain:
     table: Table
 
 
+_READ: WeakKeyDictionary[MemoryRows, tuple[Any, NetworkRows]] = WeakKeyDictionary()
+"""Of rows in memory, while they are there, what they were last read as."""
+
+
 @frozen
 class NetworkRowsOf(Operation):
     """Inputs and a target of a table's rows, as a network reads them.
@@ -225,6 +230,16 @@ class NetworkRowsOf(Operation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkRows:
         """Return the rows; tensors are not read before they are in a sample."""
         rows: Any = inputs[0]
+        # each round of a loop in a session reads the very same rows again
+        if not isinstance(rows, MemoryRows):
+            return self._read(rows)
+        operation, found = _READ.get(rows, (None, None))
+        if found is None or operation != self:
+            found = self._read(rows)
+            _READ[rows] = self, found
+        return found
+
+    def _read(self, rows: Any) -> NetworkRows:
         target = self.columns[self.target]
         units = np.asarray(rows.units)
         index = np.arange(len(units), dtype=np.int64)

@@ -12,7 +12,8 @@ when it is built:
   ``sum_t g_t a_t'``, from the T x T products of the g_t and of the a_t.
 - *Small layers* (convolutions, dense layers with a long time axis, norms, biases): a row's gradient
   is formed from a and g by one batched product, since it is smaller than a and g are.
-- *Everything else*: the gradient of each row by itself, `torch.func.vmap` of `torch.func.grad`.
+- *Everything else*: the gradient of each row by itself, `torch.func.vmap` of `torch.func.grad`; or
+  one row after the other, where vmap does not know a kernel.
 
 **No share is longer than the threshold.** A row's share is an integer vector S, and the sum's step
 is 2^-36: the claim is ``|S| <= 2^36``. The share has parts, one for each weight or bias:
@@ -36,6 +37,14 @@ parts of each of L modules have a factor f_l of their own, from their own N_l an
 long, and all of them together at most 1. Where a row's loss or N is not finite
 the share is 0: its a and g are replaced before any product. (Own proof.)
 
+*Of units with several rows* each has as many slots of a pass as a power of two, next above the
+number of its rows, with zeros in those that it does not need: by a layer its gradient is that of
+one row whose axis of time has all of these, so that the parts above, with their margins for that
+many steps, are its own, and no row's gradient is formed. Which power it is, and so in which shapes
+kernels compute, is a function of the unit alone. Rows that are not finite are zeros before that. Of
+more than 16 rows, and of layers that are not known, rows' gradients are formed and added up in
+float64.
+
 **Sums are exact.** A part's entries, and whatever a matrix product adds up on the way, are
 integers. With ``|H| |A| <= 64 2^36`` (f is made smaller where cancellation in time would need more)
 each row adds at most 2^42 in size to any partial sum by Cauchy and Schwarz, those that were added
@@ -49,13 +58,15 @@ arguments, and at the ends of a matrix by the place: so every pass has the same 
 slots filled with a made-up row and masked. Of what is assumed this is tried when the object is
 built: a made-up row is exchanged for another and for NaN, and no bit of another slot's results may
 change; and all slots are given one row, and all results must be equal (``slots_agree``). Physical
-batches for which they are not equal are passed over, multiples of 32 are tried first. If no size
-makes them equal, a row's share depends on its slot: each row (or unit) is then given a random slot
-by the library's stream, independent of the others', and there are as many passes as the fullest
-slot needs. Given all slots, a row more moves the sum by one share, and the others' slots have the
-same law with and without it: the two laws of the sum are mixtures of neighbours over the same
-weights, and divergences that are jointly convex are at most the largest. (Own proof.) Where the
-slots agree, rows are placed in as few passes as hold them, at random too. Nothing of this is
+batches for which they are not equal are passed over, multiples of 32 are tried first. The last pass
+may have one of a few smaller shapes, if made-up rows have the same results there, bit for bit, and
+in all slots. Not of units with several rows, and not where a physical batch is asked for. If no
+size makes them equal, a row's share depends on its slot: each row (or unit) is then given a random
+slot by the library's stream, independent of the others', and there are as many passes as the
+fullest slot needs. Given all slots, a row more moves the sum by one share, and the others' slots
+have the same law with and without it: the two laws of the sum are mixtures of neighbours over the
+same weights, and divergences that are jointly convex are at most the largest. (Own proof.) Where
+the slots agree, rows are placed in as few passes as hold them, at random too. Nothing of this is
 claimed for a module that computes in another way on private rows than on the made-up ones (a branch
 on values), except by `torch.func`.
 
@@ -75,8 +86,8 @@ import math
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -138,6 +149,15 @@ MOST_ROWS = 2**16
 ``2^16 2^36 + 1000 (64 + 1) 2^36 < 2^53``."""
 
 MOST_MARGIN = 2.0**-4
+
+MOST_TOGETHER = 16
+"""Rows of a unit that are computed without forming a row's gradient; of more they are formed."""
+
+TINY = 1e-12
+"""Norms of made-up rows' gradients that are compared as if they were this."""
+
+LARGEST = 2.0**120
+"""Norms of a row's inputs times those of its slopes: float32 products of that are finite."""
 
 THRESHOLDS = (1e-20, 1e20)
 
@@ -224,12 +244,29 @@ def rule_factors(norms: Any, rule: str, threshold: float, length: float = 1.0) -
 
 # -----------------------------------------------------------------------------
 # What one pass knows of one parameter's part of every row's share. Each has its rows' squared norms
-# (float64, shape (slots,)), can forget rows, and adds its part of the sum for given factors.
+# (float64, shape (slots,)), can forget rows, and adds its part of the sum for given factors: where
+# it is ``first``, to zeros, which need not be read.
 
 
 def _norms(values: Tensor) -> Tensor:
     """Return the rows' l2 norms, in float64: squares of float32 neither under- nor overflow."""
     return torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
+
+
+def _apart(values: list[Tensor], others: Iterable[Tensor]) -> list[Tensor]:
+    """Return tensors of which none shares memory with another, with itself, or with others.
+
+    Two parameters with equal gradients, such as the two biases of an LSTM, may have them in one
+    tensor, and parts are overwritten where they are added.
+    """
+    seen = {each.untyped_storage().data_ptr() for each in others}
+    apart = []
+    for value in values:
+        memory = value.untyped_storage().data_ptr()
+        alone = memory not in seen and value.is_contiguous()
+        apart.append(value if alone else value.clone(memory_format=torch.contiguous_format))
+        seen.add(memory)
+    return apart
 
 
 def _wide(values: Tensor) -> Tensor:
@@ -266,8 +303,10 @@ class _Dense:
         # underflow in float32 add up to less than SHORTEST^2, and roundings to less than half
         self.scale = power = rough / torch.frexp(rough)[0]
         shape = (-1,) + (1,) * (inputs.ndim - 1)
-        # inputs in steps of 2^-18 of that power: integers
-        self.inputs = _copied(inputs).mul_((2.0**HALF / power).view(shape)).round_()
+        # inputs in steps of 2^-18 of that power: integers, which float32 has too. The power is from
+        # 2^-48 to 2^128, and numbers that underflow would be rounded to 0
+        scale = (2.0**HALF / power).to(inputs.dtype)
+        self.inputs = (inputs * scale.view(shape)).round_().double()
         self.slopes = _copied(slopes)
         sizes = _norms(self.slopes)
         product = (_norms(self.inputs) * sizes).mul_(power * 2.0**-HALF).square_()
@@ -294,7 +333,7 @@ class _Dense:
         self.slopes[bad] = 0.0
         self.scale[bad] = 1.0
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
+    def add(self, factors: Tensor, total: Tensor, *, first: bool = False) -> None:
         """Add ``sum_i H_i' A_i``, exact: integers below 2^53 in any order."""
         if self.bias is not None:
             whole = (self.slopes * (factors * 2.0**BITS)[:, None]).round_()
@@ -304,7 +343,8 @@ class _Dense:
         steps = self.slopes.mul_(scale.view(shape)).round_()
         if steps.ndim > 2:
             steps, self.inputs = steps.flatten(0, 1), self.inputs.flatten(0, 1)
-        total[self.place].view(steps.shape[1], -1).addmm_(steps.T, self.inputs)
+        into = total[self.place].view(steps.shape[1], -1)
+        into.addmm_(steps.T, self.inputs, beta=0 if first else 1)
 
     def rows(self) -> Tensor:
         """Return what must depend on each row alone."""
@@ -331,7 +371,7 @@ class _Formed:
         """Replace rows by 0."""
         self.values[bad] = 0.0
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
+    def add(self, factors: Tensor, total: Tensor, *, first: bool = False) -> None:
         """Add the rows times factors, each rounded to steps of 2^-20: floats that are integers."""
         scale = (factors * 2.0**COARSE).to(self.values.dtype)
         steps = self.values.mul_(scale[:, None]).round_()
@@ -373,7 +413,7 @@ class _Lookup:
         """Replace rows by 0."""
         self.slopes[bad] = 0.0
 
-    def add(self, factors: Tensor, total: Tensor) -> None:
+    def add(self, factors: Tensor, total: Tensor, *, first: bool = False) -> None:
         """Add the rows times factors, each rounded to steps."""
         steps = self.slopes.mul_((factors * 2.0**BITS)[:, None, None]).round_()
         width = steps.shape[-1]
@@ -402,6 +442,8 @@ class _Layer:
         self.shared = False
         """Whether what it reads has no axis of rows (positions): it is repeated for each row."""
         self.margins: dict[str, float] = {}
+        self.rows = 1
+        """How many slots a unit has, one after the other."""
 
     def __call__(self, module: Module, read: tuple[Any, ...], wrote: Tensor) -> Tensor:
         """Keep what the layer read and wrote (a forward hook)."""
@@ -438,6 +480,11 @@ def _rounding(size: int) -> float:
 Parts = Iterator[_Dense | _Formed | _Lookup]
 
 
+def _of_units(layer: _Layer, values: Tensor) -> Tensor:
+    """Return what a unit's rows have on the axis of time: (n, T, width) as (n / r, r T, width)."""
+    return values.unflatten(0, (-1, layer.rows)).flatten(1, 2) if layer.rows > 1 else values
+
+
 def _products(layer: _Layer, read: Tensor, slopes: Tensor, groups: int = 1) -> Parts:
     """Yield the parts of a weight whose rows' gradients are ``sum_t g_t a_t'``, (n, T, width)."""
     place = layer.places["weight"]
@@ -469,6 +516,8 @@ def _bias(layer: _Layer, slopes: Tensor) -> Parts:
 def _linear(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
     if read.ndim < 2 or read.dtype != slopes.dtype:
         raise _UnknownLayer(layer.name)
+    if layer.rows > 1:
+        read, slopes = (each.unflatten(0, (-1, layer.rows)) for each in (read, slopes))
     if read.ndim > 2:
         read, slopes = read.flatten(1, -2), slopes.flatten(1, -2)
     if read.ndim == 2 and "weight" in layer.places:
@@ -487,7 +536,8 @@ def _embedding(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
     module: Any = layer.module
     if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
         raise _UnknownLayer(layer.name)
-    tokens, slopes = read.reshape(len(read), -1), slopes.reshape(len(read), -1, slopes.shape[-1])
+    units = len(read) // layer.rows
+    tokens, slopes = read.reshape(units, -1), slopes.reshape(units, -1, slopes.shape[-1])
     steps, width = slopes.shape[1:]
     count = module.num_embeddings
     if count <= 4 * steps:  # as positions: formed gradients are as small as slopes
@@ -518,8 +568,9 @@ def _convolution(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
             padded = padded[:, :, None, :]
             size, stride, dilation = (1, *size), (1, *stride), (1, *dilation)
         patches = torch.nn.functional.unfold(padded, size, dilation, 0, stride).mT
-        yield from _products(layer, patches, slopes.flatten(2).mT, module.groups)
-    yield from _bias(layer, slopes.flatten(2).mT)
+        places = _of_units(layer, slopes.flatten(2).mT)
+        yield from _products(layer, _of_units(layer, patches), places, module.groups)
+    yield from _bias(layer, _of_units(layer, slopes.flatten(2).mT))
 
 
 def _normalisation(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
@@ -537,6 +588,8 @@ def _normalisation(layer: _Layer, read: Tensor, slopes: Tensor) -> Parts:
         if name in layer.places:
             values = values.sum(inner) if inner else values.clone()
             values = values.flatten(1)
+            if layer.rows > 1:
+                values = values.unflatten(0, (-1, layer.rows)).sum(1)
             layer.margins[name] = _rounding(values.shape[1])
             yield _Formed(layer.places[name], values)
 
@@ -623,8 +676,8 @@ class ClippedSums:
     expected
         The expected number of rows (or units) of a call, by which a physical batch is chosen.
     by_unit
-        Whether rows are of units, which may have several: then each row's gradient is formed by
-        itself, as those of a unit are added up before they are clipped.
+        Whether rows are of units, which may have several, whose gradients are added up before they
+        are clipped.
 
     Attributes
     ----------
@@ -633,7 +686,7 @@ class ClippedSums:
     step
         2^-36: the sum is given in steps of this share of the threshold.
     engines
-        What was chosen: from names of parameters to "dense", "formed", "lookup" or "vmap".
+        What was chosen: from names of parameters to "dense", "formed", "lookup", "vmap" or "alone".
     slots_agree
         Whether a made-up row had the same results, bit for bit, in all slots.
 
@@ -710,8 +763,11 @@ class ClippedSums:
                     f"the module has {self.size} trainable parameters, too many for steps of 2^-36"
                 )
             self._choose_slots(physical_batch, expected)
+            if self._by_unit:
+                self._choose_together()
             for name, parameter in self._parameters.items():
                 parameter.copy_(kept[name])
+            self._total.zero_()
 
     # --- when it is built
 
@@ -754,25 +810,41 @@ class ClippedSums:
     def _choose(self) -> None:
         """Take book-keeping if it agrees with `vmap` on the made-up rows, else `vmap`."""
         self._layers: list[_Layer] | None = None
+        self._vmap_fails = False
+        kinds: set[Any] = {self._like.dtype}
+
+        def noted(tensor: Tensor) -> Tensor:
+            kinds.add(tensor.dtype)
+            return tensor
+
         try:
-            truth = self._one_by_one(self._inputs, self._targets)
+            with torch.autograd.graph.saved_tensors_hooks(noted, lambda tensor: tensor):
+                truth = self._one_by_one(self._inputs, self._targets)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise DeclarationError(
                 f"the gradient of one made-up row cannot be computed: {error}"
             ) from None
+        # what a module computes in half precision is as exact as that in a batch
+        halves = kinds & {torch.bfloat16, torch.float16}
+        self._tolerance = 2.0**-4 if halves else 2.0**-10
         self._margin = _rounding(self.size)
         self.engines, self._numbers = dict.fromkeys(self._parameters, "vmap"), self.size
-        layers = None if self._by_unit else self._known_layers()
+        layers = self._known_layers()
         if layers is not None:
             self._layers = layers
             hooks = [layer.module.register_forward_hook(layer) for layer in layers]
             margin = self._try(truth)
             if margin is not None:
                 self._margin = margin
-                self._numbers = sum(
-                    place.stop - place.start
-                    for name, place in self._places.items()
-                    if self.engines[name] == "formed"
+                # of units with many rows, all are formed
+                self._numbers = (
+                    self.size
+                    if self._by_unit
+                    else sum(
+                        place.stop - place.start
+                        for name, place in self._places.items()
+                        if self.engines[name] == "formed"
+                    )
                 )
                 return
             self._layers = None
@@ -781,10 +853,11 @@ class ClippedSums:
         self.engines = dict.fromkeys(self._parameters, "vmap")
         try:
             values, _ = self._by_row(self._inputs, self._targets)
-        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            raise DeclarationError(
-                f"torch.func.vmap cannot compute the gradients of this module's rows: {error}"
-            ) from None
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
+            # kernels that vmap does not know, such as those of GRU
+            self._vmap_fails = True
+            self.engines = dict.fromkeys(self._parameters, "alone")
+            values, _ = self._by_row(self._inputs, self._targets)
         flat = torch.cat([v.flatten(1).double() for v in values], dim=1)
         for right, row in zip(truth, flat, strict=True):
             norm, away = (float(torch.linalg.vector_norm(v)) for v in (right, row - right))
@@ -793,6 +866,10 @@ class ClippedSums:
                     "torch.func.vmap gives other gradients of the made-up rows than one row by "
                     "itself has: the module or the loss depends on the number of rows"
                 )
+        if not self._adds_up(truth):
+            raise DeclarationError(
+                "the gradients of this module's made-up rows do not add up to their sum"
+            )
 
     def _group(self) -> None:
         """Note whose each parameter is, and by how much rounding moves a module's part."""
@@ -804,16 +881,20 @@ class ClippedSums:
         self._module_of = {
             self._places[name].start: modules.index(owner) for name, owner in owners.items()
         }
-        margins: list[float] = []
-        for module in modules:
-            own = [n for n in owners if owners[n] == module]
-            if self._layers is None:
-                sizes = [self._places[n].stop - self._places[n].start for n in own]
-                margins.append(_rounding(sum(sizes)))
-            else:
-                found = next(each for each in self._layers if each.prefix == module)
-                margins.append(math.sqrt(sum(m * m for m in found.margins.values())))
-        self._margins = margins
+        self._modules = [[n for n in owners if owners[n] == module] for module in modules]
+        self._prefixes = modules
+        self._margins = self._by_module(formed=self._layers is None)
+
+    def _by_module(self, *, formed: bool) -> list[float]:
+        """Return by how much rounding moves each module's part, of the last pass."""
+        if formed or self._layers is None:
+            ends = [[self._places[name] for name in own] for own in self._modules]
+            return [_rounding(sum(p.stop - p.start for p in own)) for own in ends]
+        margins = {
+            layer.prefix: math.sqrt(sum(m * m for m in layer.margins.values()))
+            for layer in self._layers
+        }
+        return [margins[prefix] for prefix in self._prefixes]
 
     def _known_layers(self) -> list[_Layer] | None:
         """Return the layers that own trainable parameters, or None if one is not known."""
@@ -838,7 +919,6 @@ class ClippedSums:
     def _try(self, truth: list[Tensor]) -> float | None:
         """Return the margin if the layers' shares are the made-up rows' gradients, else None."""
         assert self._layers is not None
-        n = len(self._inputs)
         try:
             widths = []
             for rows in (self._inputs, torch.cat([self._inputs, self._inputs[:1]])):
@@ -849,25 +929,12 @@ class ClippedSums:
                     return None
                 layer.shared = one == two
             _, parts = self._pass(self._inputs, self._targets)
-            lengths = torch.sqrt(sum(part.squares for part in parts))
             kinds = {_Dense: "dense", _Formed: "formed", _Lookup: "lookup"}
             starts = {part.place.start: kinds[type(part)] for part in parts}
             starts |= {part.bias.start: "dense" for part in parts if getattr(part, "bias", None)}
             self.engines = {n: starts.get(s.start, "") for n, s in self._places.items()}
-            for i in range(n):
-                _, parts = self._pass(self._inputs, self._targets)
-                total = self._total.zero_()
-                right = truth[i]
-                norm = float(torch.linalg.vector_norm(right))
-                if not math.isfinite(norm) or norm > 1e30:
-                    continue
-                factors = torch.zeros(n, dtype=torch.float64, device=self._like.device)
-                factors[i] = 1.0 / max(norm, 1e-30)
-                for part in parts:
-                    part.add(factors, total)
-                away = float(torch.linalg.vector_norm(total * self.step * max(norm, 1e-30) - right))
-                if max(away, abs(float(lengths[i]) - norm)) > self._tolerance * norm:
-                    return None
+            if not self._adds_up(truth):
+                return None
         except (_UnknownLayer, RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             self.engines = dict.fromkeys(self._parameters, "vmap")
             return None
@@ -875,9 +942,25 @@ class ClippedSums:
         # |A| <= 2^18 (1 + sqrt(p) 2^-19) <= 2^19: twice each dense layer's half a step
         return math.sqrt(sum(m * m for m in margins))
 
-    @property
-    def _tolerance(self) -> float:
-        return 2.0**-4 if self._like.dtype in (torch.bfloat16, torch.float16) else 2.0**-10
+    def _adds_up(self, truth: list[Tensor]) -> bool:
+        """Return whether each made-up row's share and norm are those of its gradient."""
+        n = len(self._inputs)
+        for i, right in enumerate(truth):
+            _, parts = self._pass(self._inputs, self._targets)
+            total = self._total.zero_()
+            norm = float(torch.linalg.vector_norm(right))
+            if not math.isfinite(norm) or norm > 1e30:
+                continue
+            length = float(torch.sqrt(sum(part.squares for part in parts))[i])
+            factors = torch.zeros(n, dtype=torch.float64, device=self._like.device)
+            factors[i] = 1.0 / max(norm, TINY)
+            for part in parts:
+                part.add(factors, total)
+            away = float(torch.linalg.vector_norm(total * self.step * max(norm, TINY) - right))
+            # of a gradient of next to nothing, rounding is the most
+            if max(away, abs(length - norm)) > self._tolerance * max(norm, TINY):
+                return False
+        return True
 
     # --- one pass
 
@@ -896,22 +979,30 @@ class ClippedSums:
 
     def _one_by_one(self, inputs: Tensor, targets: Tensor) -> list[Tensor]:
         """Return the gradients of rows, flat in float64, by plain automatic differentiation."""
+        found, _ = self._alone(inputs, targets)
+        return [torch.cat([v[i].flatten().double() for v in found]) for i in range(len(inputs))]
+
+    def _alone(self, inputs: Tensor, targets: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return gradients and losses as `_by_row`, of one row after the other."""
         loss, free = self._row_loss()
         free = {n: v.requires_grad_() for n, v in free.items()}
-        with torch.enable_grad():
-            gradients = [
-                torch.autograd.grad(
-                    loss(free, x, y)[0],
-                    list(free.values()),
-                    allow_unused=True,
-                    materialize_grads=True,
+        rows, losses = [], []
+        for x, y in zip(inputs, targets, strict=True):
+            with torch.enable_grad():
+                value, detached = loss(free, x, y)
+                rows.append(
+                    torch.autograd.grad(
+                        value, list(free.values()), allow_unused=True, materialize_grads=True
+                    )
                 )
-                for x, y in zip(inputs, targets, strict=True)
-            ]
-        return [torch.cat([v.flatten().double() for v in g]) for g in gradients]
+            losses.append(detached)
+        return [torch.stack(each) for each in zip(*rows, strict=True)], torch.stack(losses)
 
     def _by_row(self, inputs: Tensor, targets: Tensor) -> tuple[list[Tensor], Tensor]:
         """Return the gradient of each row by itself, by parameter, and the rows' losses."""
+        if self._vmap_fails:
+            values, losses = self._alone(inputs, targets)
+            return [v[:, None] if v.ndim == 1 else v for v in values], losses
         loss, free = self._row_loss()
         gradient = torch.func.vmap(torch.func.grad(loss, has_aux=True), in_dims=(None, 0, 0))
         with warnings.catch_warnings():  # of kernels that vmap replaces by a loop
@@ -935,17 +1026,56 @@ class ClippedSums:
         """Return the rows' losses, and the parts of their gradients."""
         if self._layers is None:
             values, losses = self._by_row(inputs, targets)
+            values = _apart(values, [inputs, targets, *self._parameters.values()])
             places = self._places.values()
             return losses, [_Formed(p, v) for p, v in zip(places, values, strict=True)]
+        losses, slopes = self._slopes(inputs, targets)
+        parts: list[Any] = []
+        for layer, slope in zip(self._layers, slopes, strict=True):
+            parts.extend(layer.parts(slope))
+        return losses, parts
+
+    def _slopes(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return the rows' losses, and their slopes by what each layer wrote."""
+        assert self._layers is not None
         with torch.enable_grad():
             losses = _row_losses(self._loss, self._forward(inputs), targets)
             wrote = [layer.wrote for layer in self._layers]
             ones = torch.ones_like(losses)
             slopes = torch.autograd.grad(losses, wrote, ones, materialize_grads=True)
-        parts: list[Any] = []
+        return losses.detach(), slopes
+
+    def _joined(
+        self, index: NDArray[np.int64], rows: int, inputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, list[Any], Tensor]:
+        """Return losses (zeros), parts and mask of units that have ``rows`` slots each.
+
+        A unit's gradient by a layer is that of one row whose axis of time has all rows': no row's
+        is formed. A row that is not finite, or whose products might not be, is zero before that.
+        """
+        assert self._layers is not None
+        x, y, good = self._placed(index, inputs, targets)
+        losses, slopes = self._slopes(x, y)
+        good = good & torch.isfinite(losses)
         for layer, slope in zip(self._layers, slopes, strict=True):
-            parts.extend(layer.parts(slope))
-        return losses.detach(), parts
+            sizes = _norms(slope)
+            if layer.read.is_floating_point():
+                sizes = sizes * _norms(layer.read)
+            good = good & (sizes < LARGEST)
+        whole, parts = len(index) // rows * rows, list[Any]()
+        bad = ~good[:whole]
+        for layer, slope in zip(self._layers, slopes, strict=True):
+            read, slope = layer.read[:whole].clone(), slope[:whole].clone()
+            if read.is_floating_point():
+                read[bad] = 0.0
+            slope[bad] = 0.0
+            layer.read, layer.rows = read, rows
+            try:
+                parts.extend(layer.parts(slope))
+            finally:
+                layer.rows = 1
+        held = good[:whole].view(-1, rows).any(dim=1)
+        return torch.zeros(len(held), dtype=torch.float64, device=self._like.device), parts, held
 
     # --- slots
 
@@ -957,22 +1087,25 @@ class ClippedSums:
                     f"a physical batch has 1 to {MOST_SLOTS} rows, got {physical!r}"
                 )
             self.physical_batch = int(physical)
+            self._sizes = [self.physical_batch]
             self.slots_agree = self._agree(self.physical_batch)
             return
         expected = 256 if expected is None else max(1, int(expected))
         # the number of rows is random, about a Poisson number: three of its quantiles
         counts = [max(1.0, expected + k * math.sqrt(expected)) for k in (-1.2, 0.0, 1.2)]
         costs: dict[int, float] = {}
-        # one of them has a slot for all rows of nearly every sample
-        whole = 32 * math.ceil((expected + 3 * math.sqrt(expected)) / 32)
-        sizes = {*(s for s in SIZES if s < whole), min(whole, MOST_SLOTS // 32 * 32)}
+        # one of them has a slot for all rows of most samples, one for those of half of them
+        usual, whole = (32 * math.ceil((expected + k * math.sqrt(expected)) / 32) for k in (0, 2))
+        most = min(whole, MOST_SLOTS // 32 * 32)
+        sizes = {*(s for s in (*SIZES, usual) if s < most), most}
         room = max(1, MOST_NUMBERS // max(1, self._numbers))
+        seconds: dict[int, float] = {}
         for size in sorted(s for s in sizes if s <= room) or [room]:
-            passes = sum(math.ceil(n / size) for n in counts) / len(counts)
-            seconds = self._seconds(size)
-            costs[size] = passes * seconds
+            seconds[size] = self._seconds(size)
+            passes = [self._passes(math.ceil(n), list(seconds)) for n in counts]
+            costs[size] = sum(seconds[s] for own in passes for s in own) / len(counts)
             before = [cost for other, cost in costs.items() if other != size]
-            if seconds > 0.05 and before and costs[size] > 0.95 * min(before):
+            if seconds[size] > 0.05 and before and costs[size] > 0.95 * min(before):
                 break  # of a large network: a larger batch would need more memory
         # the quickest, or a smaller one that is nearly as quick
         quick = 1.05 * min(costs.values())
@@ -980,8 +1113,96 @@ class ClippedSums:
         for size in order:
             self.physical_batch, self.slots_agree = size, self._agree(size)
             if self.slots_agree:
+                smaller = [s for s in seconds if s < size and self._alike(s, size)]
+                self._sizes = [*smaller, size]
                 return
         self.physical_batch = order[0]
+        self._sizes = [order[0]]
+
+    @staticmethod
+    def _passes(count: int, sizes: list[int]) -> list[int]:
+        """Return the sizes of the passes of so many rows: the last is as small as may be."""
+        full, rest = divmod(count, sizes[-1])
+        last = [min(s for s in sizes if s >= rest)] if rest or not full else []
+        return [sizes[-1]] * full + last
+
+    def _alike(self, small: int, large: int) -> bool:
+        """Return whether made-up rows have the same results in passes of both sizes, and slots."""
+        n = min(len(self._inputs), small)
+        one, two = (self._results(*self._filled(slots)) for slots in (small, large))
+        equal = all(torch.equal(a[:n], b[:n]) for a, b in zip(one, two, strict=True))
+        return equal and self._agree(small)
+
+    def _choose_together(self) -> None:
+        """Find of how many rows a unit's gradient can be computed without forming rows'."""
+        self._together: dict[int, bool] = {}
+        self._together_margins: dict[int, tuple[float, list[float]]] = {}
+        layers, self._layers = self._layers, None
+        try:  # where units have more rows, those are formed, in slots of their own
+            self._formed_agree = self._agree(self.physical_batch)
+        finally:
+            self._layers = layers
+        if layers is None:
+            return
+        rows = 1
+        while rows <= min(MOST_TOGETHER, self.physical_batch):
+            with suppress(_UnknownLayer, RuntimeError, ValueError):
+                self._try_together(rows)
+            rows *= 2
+
+    def _try_together(self, rows: int) -> None:
+        """Take units of so many slots if their sums are those of the rows' own gradients."""
+        assert self._layers is not None
+        truth, n = self._one_by_one(self._inputs, self._targets), len(self._inputs)
+        own, units = min(rows, n), self.physical_batch // rows
+        index = np.full(self.physical_batch, -1)
+        index[:own] = np.arange(own)
+        _, parts, _ = self._joined(index, rows, self._inputs, self._targets)
+        whole = math.sqrt(sum(m * m for layer in self._layers for m in layer.margins.values()))
+        margins = whole, self._by_module(formed=False)
+        right, total = sum(truth[:own]), self._total.zero_()
+        norm = float(torch.linalg.vector_norm(right))
+        longest = sum(float(torch.linalg.vector_norm(each)) for each in truth[:own])
+        found = float(torch.sqrt(sum(part.squares for part in parts))[0])
+        factors = torch.zeros(units, dtype=torch.float64, device=self._like.device)
+        factors[0] = 1.0 / max(norm, TINY)
+        for part in parts:
+            part.add(factors, total)
+        away = float(torch.linalg.vector_norm(total * self.step * max(norm, TINY) - right))
+        # gradients may cancel: what rounding moves is in proportion to the sum of their norms
+        right_sum = max(away, abs(found - norm)) <= self._tolerance * max(longest, TINY) < math.inf
+        if whole <= MOST_MARGIN and right_sum:
+            self._together_margins[rows] = margins
+            self._together[rows] = self._units_agree(rows)
+
+    def _units_agree(self, rows: int) -> bool:
+        """Return whether one unit has the same results in all places; refuse units that mix."""
+        slots, n = self.physical_batch // rows * rows, len(self._inputs)
+        index = np.full(self.physical_batch, -1)
+
+        def results(index: NDArray[np.int64], last: Tensor) -> list[Tensor]:
+            rows_and_last = torch.cat([self._inputs, last])
+            targets = torch.cat([self._targets, self._targets[:1]])
+            _, parts, _ = self._joined(index, rows, rows_and_last, targets)
+            found = [part.rows() for part in parts] + [part.squares[:, None] for part in parts]
+            return [torch.nan_to_num(values.reshape(slots // rows, -1)) for values in found]
+
+        index[:slots] = np.arange(slots) % rows % n
+        alike = results(index, self._inputs[:1])
+        agree = all(torch.equal(values, values[:1].expand_as(values)) for values in alike)
+        index[:slots] = np.arange(slots) % n
+        middle = slots // rows // 2
+        keep = torch.arange(slots // rows) != middle
+        before = results(index, self._inputs[:1])
+        index[middle * rows : (middle + 1) * rows] = n
+        for other in self._exchanges(self._inputs[:1]):
+            after = results(index, other)
+            if not all(torch.equal(a[keep], b[keep]) for a, b in zip(before, after, strict=True)):
+                raise DeclarationError(
+                    f"in {type(self._module).__name__} a unit's gradient depends on the units "
+                    f"beside it, in a batch of {self.physical_batch}"
+                )
+        return agree
 
     def _filled(self, slots: int) -> tuple[Tensor, Tensor]:
         index = torch.arange(slots) % len(self._inputs)
@@ -995,7 +1216,7 @@ class ClippedSums:
             total = self._total.zero_()
             start = time.process_time()
             losses, parts = self._pass(inputs, targets)
-            self._add(losses, parts, torch.ones_like(losses, dtype=torch.bool), 1.0, total)
+            self._add(losses, parts, torch.ones_like(losses, dtype=torch.bool), total, 1.0)
             taken.append(time.process_time() - start)
         return min(taken)
 
@@ -1039,15 +1260,23 @@ class ClippedSums:
         losses: Tensor,
         parts: list[Any],
         mask: Tensor,
-        threshold: float,
         total: Tensor,
+        threshold: float,
         rule: str = "flat",
         by_layer: bool = False,
+        moved: tuple[float, list[float]] | None = None,
+        *,
+        first: bool = False,
     ) -> int:
-        """Add the clipped shares of the slots that are full; return how many are short."""
-        groups, margins = [parts], [self._margin]
+        """Add the clipped shares of the slots that are full; return how many are short.
+
+        ``moved`` is what rounding moves, in all and by module, where it is not that of rows.
+        ``first`` says that the total is zeros.
+        """
+        whole, own_margins = moved or (self._margin, self._margins)
+        groups, margins = [parts], [whole]
         if by_layer:
-            groups, margins = [[] for _ in self._margins], self._margins
+            groups, margins = [[] for _ in own_margins], own_margins
             for part in parts:
                 if part.place.start < part.place.stop:
                     groups[self._module_of[part.place.start]].append(part)
@@ -1056,8 +1285,8 @@ class ClippedSums:
         larger = 1 + 2.0**-40 + self.size * 2.0**-52
         norms = [torch.sqrt(sum(part.squares for part in own)) * larger for own in groups]
         # NaN and infinity of either make the sum NaN or infinite, for which this is False
-        good = (sum(norms) + (losses - losses) < math.inf) & mask
-        bad, short = ~good, good
+        finite = sum(norms) + (losses - losses) < math.inf
+        short = good = finite & mask
         found = []
         for own, margin, norm in zip(groups, margins, norms, strict=True):
             # Minkowski's inequality of the head of this file
@@ -1073,12 +1302,12 @@ class ClippedSums:
                     factors = torch.minimum(factors, part.caps)
             found.append(torch.where(good, factors, 0.0))
             short = short & (norm <= threshold * length)
-        if bad.any():  # before any product: 0 times NaN is NaN
+        if not finite.all():  # before any product: 0 times NaN is NaN
             for part in parts:
-                part.forget(bad)
+                part.forget(~finite)
         for own, factors in zip(groups, found, strict=True):
             for part in own:
-                part.add(factors, total)
+                part.add(factors, total, first=first)
         return int(short.sum())
 
     @_as_built()
@@ -1161,19 +1390,12 @@ class ClippedSums:
         threshold, rule, by_layer = how
         with torch.no_grad():
             self._set(theta)
-            batches = (
-                self._batches(len(inputs), stream)
-                if units is None
-                else unit_batches(
-                    np.asarray(units), self.physical_batch, stream, agree=self.slots_agree
-                )
-            )
             whole: Any = None
-            total = self._total.zero_()
+            total = self._total  # zeros
             short = added = 0
-            for rounds in batches:
-                losses, parts, mask = self._gather(rounds, inputs, targets, joint=units is not None)
-                short += self._add(losses, parts, mask, threshold, total, rule, by_layer)
+            for losses, parts, mask, moved in self._filled_batches(inputs, targets, units, stream):
+                own = threshold, rule, by_layer
+                short += self._add(losses, parts, mask, total, *own, moved, first=not added)
                 added += len(mask)
                 if added + self.physical_batch > MOST_ROWS:  # beyond, float64 might round
                     whole = total.long() if whole is None else whole.add_(total.long())
@@ -1230,18 +1452,56 @@ class ClippedSums:
         for name, parameter in self._parameters.items():
             parameter.copy_(values[self._places[name]].view(parameter.shape))
 
-    def _batches(self, n: int, stream: Stream) -> Iterator[list[NDArray[np.int64]]]:
-        """Yield which row is in each slot of a pass, -1 for none: a random placement."""
-        for rows in placed(n, self.physical_batch, stream, agree=self.slots_agree):
-            yield [rows]
+    def _filled_batches(
+        self, inputs: Tensor, targets: Tensor, units: Any, stream: Stream
+    ) -> Iterator[tuple[Tensor, list[Any], Tensor, tuple[float, list[float]] | None]]:
+        """Yield the losses, parts and mask of each batch, and what rounding moves (see `_add`)."""
+        size = self.physical_batch
+        if units is None:
+            if self.slots_agree:
+                sizes = self._passes(len(inputs), self._sizes)
+                (slots,) = placed(len(inputs), sum(sizes), stream, agree=True)
+                filled = np.split(slots, np.cumsum(sizes)[:-1])
+            else:
+                filled = list(placed(len(inputs), size, stream, agree=False))
+            for each in filled:
+                x, y, mask = self._placed(each, inputs, targets)
+                yield *self._pass(x, y), mask, None
+            return
+        _, unit = np.unique(np.asarray(units), return_inverse=True)
+        unit = unit.reshape(-1)
+        counts = np.bincount(unit, minlength=1) if len(unit) else np.zeros(0, np.int64)
+        order = np.argsort(unit, kind="stable")
+        starts = np.cumsum(counts) - counts
+        # by the number of a unit's own rows: in which kernels depends on that unit alone
+        powers = 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
+        formed = np.ones(len(counts), dtype=bool)
+        for rows, agree in self._together.items():
+            these = np.flatnonzero(powers == rows)
+            formed[these] = False
+            for own in placed(len(these), size // rows, stream, agree=agree) if len(these) else ():
+                index = np.full(size, -1)
+                for k in range(rows):
+                    of = these[np.maximum(own, 0)]
+                    has = (own >= 0) & (k < counts[of])
+                    at = order[np.minimum(starts[of] + k, len(order) - 1)]
+                    index[k : len(own) * rows : rows] = np.where(has, at, -1)
+                found = self._joined(index, rows, inputs, targets)
+                yield *found, self._together_margins[rows]
+        rest = np.flatnonzero(formed[unit]) if len(unit) else unit
+        if len(rest) or not len(self._together):
+            agree = self._formed_agree
+            for passes in unit_batches(unit[rest], size, stream, agree=agree):
+                passes = [
+                    np.where(p >= 0, rest[np.maximum(p, 0)], -1) if len(rest) else p for p in passes
+                ]
+                moved = _rounding(self.size), self._by_module(formed=True)
+                yield *self._gather(passes, inputs, targets), moved
 
     def _gather(
-        self, rounds: Sequence[NDArray[np.int64]], inputs: Tensor, targets: Tensor, *, joint: bool
+        self, rounds: Sequence[NDArray[np.int64]], inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, list[Any], Tensor]:
-        """Return the losses, parts and mask of a batch; of units, of the sums of their rows."""
-        if not joint:
-            x, y, mask = self._placed(rounds[0], inputs, targets)
-            return *self._pass(x, y), mask
+        """Return the losses, parts and mask of a batch of units, of the sums of their rows."""
         sums: list[Tensor] = []
         for rows in rounds:
             x, y, mask = self._placed(rows, inputs, targets)

@@ -79,7 +79,8 @@ def build(net: Function) -> Any:
         p.dtype in (torch.float32, torch.float64) for p in trained.values()
     ):
         raise DeclarationError(
-            f"{net.name}: parameters that are trained must all be float32, or all float64"
+            f"{net.name}: parameters that are trained must all be float32, or all float64; to "
+            "compute in bfloat16, let forward do it, by torch.autocast"
         )
     if any(each.device.type != "cpu" for each in (*module.parameters(), *module.buffers())):
         raise DeclarationError(

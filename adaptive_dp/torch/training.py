@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 from attrs.validators import in_, instance_of
 from numpy.typing import NDArray
 
-from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
+from adaptive_dp.graph.errors import DeclarationError, NeighborError, PlanError, RunError
 from adaptive_dp.graph.handles import (
     Private,
     PrivateQuery,
@@ -587,7 +587,7 @@ class TrainedNetwork(NetworkStateOperation):
     Notes
     -----
     Its input is the state after the last round; or, of correlated noise, the mean and the last of
-    the parameters, with the threshold, which is public.
+    the parameters, with the threshold: behind them if it adapts, else a second, public input.
     """
 
     kind: ClassVar[str] = "trained_network"
@@ -604,8 +604,10 @@ class TrainedNetwork(NetworkStateOperation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkParameters:
         """Return the model."""
         state, goal = inputs[0], self.columns[self.target]
-        if len(inputs) == 2:
-            state = {"parameters": np.asarray(inputs[0])[1], "threshold": inputs[1]}
+        if not isinstance(state, Mapping):
+            last, size = np.asarray(state)[1], sum(sizes(self.shapes))
+            threshold = inputs[1] if len(inputs) > 1 else last[size]
+            state = {"parameters": last[:size], "threshold": threshold}
         middle, half = standard(goal) if isinstance(goal, Interval) else (0.0, 1.0)
         return {
             "parameters": np.array(state["parameters"]),
@@ -634,6 +636,9 @@ def written(declared: Column) -> dict[str, Any]:
 STREAM_BITS = 24
 """Sums are given in steps of 2^-24 of the threshold."""
 
+MOST_SHORT = 2**30
+"""Steps that a unit within a threshold that adapts may add."""
+
 
 @define
 class NetworkCourse:
@@ -647,22 +652,29 @@ class NetworkCourse:
         Before the first round.
     expected
         The number of units that a round is expected to have, which is public or released.
+    short
+        What a gradient within the threshold adds to a sum's last number; 0 where there is none.
     """
 
     step: OptimizerStep
     state: Mapping[str, Any]
     expected: float
+    short: float = 0.0
     _before: NDArray[np.float64] | float = 0.0
 
     @property
     def parameters(self) -> NDArray[np.float64]:
-        """The parameters of now, shape (d,)."""
-        return np.asarray(self.state["parameters"], dtype=np.float64)
+        """The parameters of now, shape (d,); with the threshold of now behind, if it adapts."""
+        theta = np.asarray(self.state["parameters"], dtype=np.float64)
+        return np.append(theta, self.state["threshold"]) if self.short else theta
 
     def follow(self, prefix: NDArray[np.float64]) -> None:
         """Step along the last round's noisy sum: what it has added to the prefix."""
-        self.state = self.step.following(self.state, (prefix - self._before) / self.expected)
-        self._before = prefix
+        moved, self._before = prefix - self._before, prefix
+        inputs: list[Any] = [self.state, moved, self.expected]
+        if self.short:
+            inputs = [self.state, moved[:-1], self.expected, moved[-1] / self.short]
+        self.state = self.step.run(inputs, SeededStream(0))  # which draws nothing
 
 
 @frozen(eq=False, repr=False)
@@ -674,23 +686,27 @@ class NetworkSums(AdaptiveSums):
     gradients
         Of the units; their own parameters are not read.
     clip
-        C.
+        C; where it adapts, before the first round.
     start, optimizer
         The nodes of the parameters before the first round, and of a step.
+    short
+        The steps that a unit within the threshold adds to a number behind its gradient, if C
+        adapts; else 0, and there is no such number.
     """
 
     gradients: UnitGradients
     clip: float
     start: InitialState
     optimizer: OptimizerStep
+    short: int = 0
 
     def __repr__(self) -> str:
         return "<private gradients>"
 
     @property
     def shape(self) -> tuple[int]:
-        """The number of parameters."""
-        return (sum(sizes(self.gradients.engine.shapes)),)
+        """The number of parameters, and one more where the threshold adapts."""
+        return (sum(sizes(self.gradients.engine.shapes)) + (self.short > 0),)
 
     @property
     def step(self) -> float:
@@ -702,7 +718,8 @@ class NetworkSums(AdaptiveSums):
 
         It reads no row: initial parameters are of a public seed.
         """
-        return NetworkCourse(self.optimizer, self.start.run([self.clip], SeededStream(0)), given)
+        start = self.start.run([self.clip], SeededStream(0))
+        return NetworkCourse(self.optimizer, start, given, self.short * self.step)
 
     def split(self, parts: int, stream: Stream) -> list[NetworkSums]:
         """Return disjoint batches: each unit is in one of them, by its own uniform draw."""
@@ -710,11 +727,16 @@ class NetworkSums(AdaptiveSums):
         return [evolve(self, gradients=evolve(self.gradients, rows=rows)) for rows in split]
 
     def at(self, parameters: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the sum at parameters, in steps, shape (d,)."""
-        own = self.gradients
-        total, step = evolve(own, theta=parameters).both(self.clip)[0], own.engine.sums.step
-        halvings = round(math.log2(self.step / step))
-        return np.asarray((total + (1 << (halvings - 1))) >> halvings, dtype=np.int64)
+        """Return the sum at parameters (and a threshold), in steps."""
+        own, clip = self.gradients, self.clip
+        if self.short:
+            parameters, clip = parameters[:-1], float(parameters[-1])
+        total, within = evolve(own, theta=parameters).both(clip)
+        halvings = round(math.log2(self.step / own.engine.sums.step))
+        sums = np.asarray((total + (1 << (halvings - 1))) >> halvings, dtype=np.int64)
+        # clamping, as of the sums where they are released, moves no two data sets apart
+        count = min(within * self.short, 2**62)
+        return np.append(sums, np.int64(count)) if self.short else sums
 
 
 @frozen
@@ -726,6 +748,12 @@ class NetworkStream(Query):
     at most 2 where it is exchanged; and by the rounding of each coordinate to steps, half a step
     for each of two data sets.
 
+    *A threshold that adapts.* The sums have one number more: w for each unit within C. So a unit
+    adds a vector of norm at most ``sqrt(1 + w^2)``, whatever C is, and C may be chosen by the noisy
+    sums of the rounds before, as the parameters are: sums are in units of it, so that neither their
+    sensitivity nor the noise depends on it. (Own proof; with independent noise it is Thm 1 of
+    Andrew et al. 2021, and what is chosen adaptively Thm 2.1 of Denisov et al. 2022.)
+
     Parameters
     ----------
     net
@@ -735,9 +763,15 @@ class NetworkStream(Query):
     shapes
         The names and shapes of the parameters that are trained.
     clip
-        C, the threshold.
+        C, the threshold; where it adapts, before the first round.
     presence
         Whether units may appear and vanish alone: then those that are exchanged are refused.
+    quantile, rate
+        Of a threshold that adapts: see `Clipping`; None for a fixed one.
+    short
+        Of a threshold that adapts, ``w 2^24``: an integer.
+    schedule
+        As of `OptimizerStep`.
     """
 
     kind: ClassVar[str] = "network_stream"
@@ -752,6 +786,10 @@ class NetworkStream(Query):
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = field(converter=_shapes)
     clip: float = field(default=1.0, converter=number)
     presence: bool = False
+    quantile: float | None = None
+    rate: float = 0.0
+    short: int = 0
+    schedule: Function | None = None
 
     def label(self) -> str:
         """Return the threshold."""
@@ -763,11 +801,17 @@ class NetworkStream(Query):
             raise DeclarationError("a network's sums are of the parameters of its gradients")
         if not (positive(self.clip) and 1e-9 <= self.clip <= 1e9):
             raise DeclarationError(f"a gradient's clip must be positive, got {self.clip!r}")
+        adapts = self.quantile is not None
+        if not (isinstance(self.short, int) and adapts <= self.short <= adapts * MOST_SHORT):
+            raise DeclarationError(
+                f"a unit within a threshold that adapts adds 1 to {MOST_SHORT:,} steps, and of a "
+                f"fixed one 0, got {self.short!r}"
+            )
         return inputs[0]  # type: ignore[no-any-return]
 
     def dimension(self, domain: LaterGradientsDomain) -> int:
-        """Return the number of parameters."""
-        return domain.size
+        """Return the number of parameters, and one more where the threshold adapts."""
+        return domain.size + (self.short > 0)
 
     def step(self, domain: LaterGradientsDomain) -> float:
         """Return 2^-24."""
@@ -787,7 +831,18 @@ class NetworkStream(Query):
             )
         # half a step in each coordinate, for each of two data sets
         rounding = self.step(domain) * math.sqrt(domain.size)
-        return (change.both + rounding) * (1 + 1e-12)
+        # |(g, w)| <= sqrt(1 + w^2) of each unit, on either side
+        return (change.both * self.length + rounding) * (1 + 1e-12)
+
+    @property
+    def length(self) -> float:
+        """The largest norm of what a unit adds, ``sqrt(1 + w^2)``, but for rounding."""
+        return math.hypot(1.0, math.ldexp(self.short, -STREAM_BITS))
+
+    def step_of(self) -> OptimizerStep:
+        """Return the node of the optimizer's step."""
+        made = self.step_node(self.net, self.optimizer)
+        return evolve(made, quantile=self.quantile, rate=self.rate, schedule=self.schedule)
 
     def rehearse(self, inputs: Sequence[Any]) -> None:
         """Make the optimizer once.
@@ -797,12 +852,12 @@ class NetworkStream(Query):
         RunError
             If it cannot be made.
         """
-        self.step_node(self.net, self.optimizer).rehearse([])
+        self.step_of().rehearse([])
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkSums:
         """Return the sums; nothing is computed yet."""
         start = self.start_node(self.net, self.shapes)
-        return NetworkSums(inputs[0], self.clip, start, self.step_node(self.net, self.optimizer))
+        return NetworkSums(inputs[0], self.clip, start, self.step_of(), self.short)
 
 
 # -----------------------------------------------------------------------------
@@ -1032,7 +1087,8 @@ class Training(Learner[NetworkParameters]):
         for rate in rates:
             if not (positive(rate) and 1e-12 <= rate <= 1):
                 raise DeclarationError(
-                    f"sampling_rate must be a number from 1e-12 to 1, got {rate!r}"
+                    f"sampling_rate must be a number from 1e-12 to 1, got {rate!r}; a round's "
+                    "sample has a random size: for about 64 of 10,000 units take 64 / 10_000"
                 )
         if len(self.phases) > MOST_PHASES:
             raise DeclarationError(
@@ -1068,8 +1124,8 @@ class Training(Learner[NetworkParameters]):
         Raises
         ------
         DeclarationError
-            If the sampling rate is not one over a number of batches, steps are not a multiple of
-            that, or the threshold adapts.
+            If the sampling rate is not one over a number of batches, or steps are not a multiple of
+            that.
         """
         if len(self.rates) > 1:
             raise DeclarationError("correlated noise reads batches in turn: one sampling rate")
@@ -1081,10 +1137,6 @@ class Training(Learner[NetworkParameters]):
                 f"number, of which steps are a multiple, got sampling_rate={self.sampling_rate!r} "
                 f"and steps={self.steps}; take sampling_rate={1 / batches!r} and steps="
                 f"{max(1, epochs) * batches}"
-            )
-        if isinstance(self.clipping, Clipping):
-            raise DeclarationError(
-                "correlated noise is of sums with one threshold: give clipping a number"
             )
         return FollowTheLeader(sigma, batches, epochs, self.noise, self.bands, amplified)
 
@@ -1192,8 +1244,10 @@ class Training(Learner[NetworkParameters]):
 
     def in_turn(
         self, gradients: UnitGradientsOf, rows: NetworkTable, expected: Released[Any]
-    ) -> tuple[Released[Any], Released[Any]]:
-        """Return the mean and the last of the parameters, and the threshold: correlated noise.
+    ) -> tuple[Released[Any], ...]:
+        """Return the mean and the last of the parameters, and a fixed threshold: correlated noise.
+
+        A threshold that adapts is the last of the parameters.
 
         Parameters
         ----------
@@ -1203,16 +1257,28 @@ class Training(Learner[NetworkParameters]):
             The number of units that a round is expected to have.
         """
         presence = self.noise == "banded" and rows.domain.table.neighbors != "replace_one"
+        adaptive = self.clipping if isinstance(self.clipping, Clipping) else None
+        query = self.stream_node(
+            self.net,
+            self.optimizer,
+            gradients.shapes,
+            self.threshold,
+            presence,
+            schedule=self.schedule,
+        )
+        if adaptive is not None:
+            # of a round's mu^2 the number of short gradients costs w^2 / (1 + w^2): the share
+            weight = math.sqrt(adaptive.share / (1 - adaptive.share))
+            short = max(1, round(math.ldexp(weight, STREAM_BITS)))
+            query = evolve(query, quantile=adaptive.quantile, rate=adaptive.rate, short=short)
         unit = self.correlated(1.0, amplified=False)
         # the norm of C's columns of a batch: noise that costs without amplification what one
         # Gaussian release with this free parameter costs
-        sigma = Free(self.free, weight=unit.matrices.sensitivity())
-        query = self.stream_node(
-            self.net, self.optimizer, gradients.shapes, self.threshold, presence
-        )
+        sigma = Free(self.free, weight=unit.matrices.sensitivity() * query.length)
         sums: PrivateQuery[Any] = PrivateQuery(query, (Private(gradients, (rows,)),))
         mechanism = self.correlated(sigma, amplified=presence)
-        return sums.release(mechanism, given=[expected], name="training"), public(self.threshold)
+        last: Released[Any] = sums.release(mechanism, given=[expected], name="training")
+        return (last,) if adaptive is not None else (last, public(self.threshold))
 
     def round(
         self,
@@ -1250,6 +1316,13 @@ class Training(Learner[NetworkParameters]):
         at, threshold
             The parameters, and C.
         """
+        if self.sampling_rate < 1 and rows.domain.table.neighbors == "replace_one":
+            raise NeighborError(
+                f"Training: {rows.domain.table.name!r} has replace_one neighbours, for which "
+                "neither Poisson samples nor samples of a fixed size are offered; take noise="
+                "'banded', whose batches are read in turn and need no amplification, or "
+                "sampling_rate=1, or declare neighbors='add_remove' or 'zero_out'"
+            )
         sample = rows.sample(self.sampling_rate) if self.sampling_rate < 1 else rows
         of_units = Gradients(gradients, (sample, at))
         adaptive = self.clipping if isinstance(self.clipping, Clipping) else None
