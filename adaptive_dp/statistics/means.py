@@ -379,7 +379,7 @@ def round_frame(
         "center": point_of(frame, state),
         "matrix": np.diag(units),
         "units": units,
-        "rows": max(float(np.asarray(state["total"])[0]) / int(state["rounds"]), 1.0),
+        "rows": max(float(np.asarray(state["total"])[0]) / float(state["weight"]), 1.0),
     }
 
 
