@@ -411,6 +411,12 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/scale.md", "| | `dp.Files` |", "none kept: /proc/self/io", "bytes read"),
     Measured("docs/scale.md", "| | one worker, s |", "benchmarks/scale.py dask", "seconds"),
     Measured(
+        "docs/statistics/clustering.md",
+        "| rows | k | d | rounds |",
+        "benchmarks/clustering.py --stopping",
+        "peers",
+    ),
+    Measured(
         "docs/statistics/clustering.md", "| rows |", "benchmarks/clustering.py", "data, peers"
     ),
     Measured("docs/statistics/means.md", "| law |", "benchmarks/means.py", "several runs"),
