@@ -56,6 +56,9 @@ def main() -> None:
     if options.worker:
         worker(options.worker)
         return
+    if options.stopping:
+        stopping(options.seeds)
+        return
     if options.draw:
         draw(options.draw)
         return
@@ -84,6 +87,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers", default=sys.executable, help="an interpreter with diffprivlib")
     parser.add_argument("--results", type=Path, default=Path("clustering.jsonl"))
     parser.add_argument("--draw", type=Path, help="draw what was measured, and measure nothing")
+    parser.add_argument("--stopping", action="store_true", help="sessions that stop, alone")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -207,6 +211,41 @@ def clusters_of(rows: Any, k: int, epsilon: float, seed: int) -> Any:
     learner = dp.statistics.KMeans(names, clusters=k)
     plan = dp.Pipeline(found=table.solve(learner, epsilon=epsilon, delta=DELTA)).with_delta(DELTA)
     return plan.simulate(seed=seed, t=dict(zip(names, rows.T, strict=True)))["found"]
+
+
+def stopping(seeds: int) -> None:
+    """Print what sessions at epsilon 1 leave that stop where a round moves little.
+
+    The first round has half of the budget, each other 5%; centres are at rest where a round moves
+    them by less than 3% of the rows' spread. Beside it the same with a last round that has all that
+    is left, and the plan. Costs are over that of scikit-learn; the mean over seeds.
+    """
+    import adaptive_dp as dp
+
+    print(
+        "| rows | k | d | rounds | left | stopped | and a last round | plan |\n" + "|---" * 8 + "|"
+    )
+    for n, k, width in [(n, k, d) for n in (10_000, 100_000) for k in (4, 16, 64) for d in (2, 10)]:
+        rows, centers = rows_of(("mixture", k, width, n))
+        names = [f"x{i}" for i in range(width)]
+        table = dp.dataset("t", columns=dict.fromkeys(names, (-1.0, 1.0)))
+        data, best = dict(zip(names, rows.T, strict=True)), best_cost(rows, k, centers)
+        found = []
+        for seed in range(seeds):
+            rounds = dp.statistics.KMeans(names, clusters=k, rounds=10).in_rounds(table)
+            with dp.Session(budget=dp.Budget(1.0, DELTA), seed=seed, t=data) as session:
+                model, ran = session.run(rounds[0], share=0.5), 1
+                while ran < 9 and not model["moved"] < 0.03 * model["spread"]:
+                    model, ran = session.run(rounds[ran], share=0.05), ran + 1
+                left = 0.5 - 0.05 * (ran - 1)
+                last = session.run(rounds[ran], share=left * (1 - 1e-9))
+            costs = [cost(rows, m["centers"]) / best for m in (model, last)]
+            found.append(
+                [ran, left, *costs, cost(rows, clusters_of(rows, k, 1.0, seed)["centers"]) / best]
+            )
+        ran, left, *costs = np.mean(found, axis=0)
+        shown = f"{n:,} | {k} | {width} | {ran:.1f} | {left:.0%}"
+        print(f"| {shown} |" + "".join(f" {c:.3f} |" for c in costs), flush=True)
 
 
 @cache

@@ -25,7 +25,8 @@ Medians of the runs. ``--lines`` measures them alone.
 *Columns that move together.* The root of the mean squared Mahalanobis distance of a mean from that
 of the rows, over that of the rows' own from the truth, at epsilon 1: of normal rows whose axes have
 equal lengths, and lengths from 1 down to a millionth, turned at random. 1 is as much as the sample
-itself is off. ``--ellipsoids`` measures them alone.
+itself is off. Of `dp.statistics.Covariance` the same in Frobenius norm, in the frame in which the
+truth is the identity. ``--ellipsoids`` measures them alone.
 
 FILE keeps what was measured, a line of JSON each. The picture of lines and ellipsoids is drawn of
 the tables in docs/statistics/means.md, and of a line through the health insurance experiment.
@@ -159,7 +160,7 @@ def line_error(rows: int, features: int, epsilon: float, kind: str, seed: int) -
     return error if math.isfinite(error) else math.inf
 
 
-SHAPED = ("Mean", "correlated", "AffineInvariantMean")
+SHAPED = ("Mean", "correlated", "AffineInvariantMean", "Covariance")
 
 
 def ellipsoids(runs: int, measured: Callable[..., Any]) -> None:
@@ -192,12 +193,16 @@ def ellipsoid_error(rows: int, width: int, axes: str, kind: str, seed: int) -> f
     x = rng.normal(size=(rows, width))
     names = [f"x{j}" for j in range(width)]
     solver: Any = dp.statistics.Mean(names, correlated=kind == "correlated")
-    if kind == "AffineInvariantMean":
-        solver = dp.statistics.AffineInvariantMean(names)
+    if kind in ("AffineInvariantMean", "Covariance"):
+        solver = getattr(dp.statistics, kind)(names)
     table = dp.dataset("t", columns=dict.fromkeys(names))
     plan = dp.Pipeline(m=table.solve(solver, epsilon=1.0, delta=DELTA)).with_delta(DELTA)
     data = 3 + (x * lengths) @ turn
     mean = plan.simulate(seed=seed, t=dict(zip(names, data.T, strict=True)))["m"]
+    if kind == "Covariance":
+        own, back = np.cov(x.T, bias=True), turn / lengths[:, None]
+        found = back @ mean["covariance"] @ back.T
+        return float(np.linalg.norm(found - own) / np.linalg.norm(own - np.eye(width)))
     off = np.array([mean[name] for name in names]) - data.mean(axis=0)
     error = float(np.sqrt(np.mean(np.square((off @ turn.T) / lengths)) * rows))
     return error if math.isfinite(error) else math.inf
@@ -459,9 +464,9 @@ def draw_lines(file: Path) -> None:
             )  # fmt: skip
     axes[0].set_title("lines: error at epsilon 1")
     shaped = published("| rows | columns | Mean, axes equal |")
-    for axis, first, title in ((axes[1], 2, "equal axes"), (axes[2], 5, "axes 1 to 1e-6")):
+    for axis, first, title in ((axes[1], 2, "equal axes"), (axes[2], 6, "axes 1 to 1e-6")):
         for width in (2, 10):
-            own = [(row[0], row[first : first + 3]) for row in shaped if row[1] == width]
+            own = [(row[0], row[first : first + 4]) for row in shaped if row[1] == width]
             for i, name in enumerate(SHAPED):
                 points = [(n, v[i]) for n, v in own if v[i] < math.inf]
                 axis.loglog(
@@ -469,7 +474,7 @@ def draw_lines(file: Path) -> None:
                     label=f"{name}, {width} columns",
                 )  # fmt: skip
         axis.axhline(1, c="k", ls=":")
-        axis.set_title(f"means, {title}")
+        axis.set_title(f"means and covariances, {title}")
         axis.set_ylabel("error over the sample's")
     for axis in axes:
         axis.set_xlabel("rows")

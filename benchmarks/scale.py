@@ -5,10 +5,13 @@
     python -m benchmarks.scale adassp --folder /data/big --engine processes
     python -m benchmarks.scale dask --folder /data/big --workers 2
     python -m benchmarks.scale descent --folder /data/big --workers 2
+    python -m benchmarks.scale bytes --folder /data/wide
 
 ``descent`` is noisy gradient descent of 20 steps on local Dask workers. Each is a process of its
 own, so that its peak of resident memory is its own. ``scan`` reads the same files by PyArrow alone,
-with as many threads, and computes X'X of the raw columns in float64.
+with as many threads, and computes X'X of the raw columns in float64. ``bytes`` makes a file of 200
+columns and counts the bytes that a plan of some of them reads, on Linux, in units of what the file
+stores of these.
 Set OPENBLAS_NUM_THREADS=1.
 """
 
@@ -18,6 +21,7 @@ import argparse
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import adaptive_dp as dp
+from benchmarks.scan import bytes_read
 
 WIDTH = 20
 NAMES = [f"x{i}" for i in range(WIDTH - 1)]
@@ -122,6 +127,48 @@ def descent(folder: Path, workers: int, steps: int = 20) -> None:
         timed(f"descent {workers}", lambda: made.simulate(seed=0, people=data))
 
 
+def read_bytes(folder: Path) -> None:
+    """Print the table of bytes read, each in a process of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, names = folder / "wide.parquet", [f"x{i}" for i in range(200)]
+    if not path.exists():
+        cells = np.random.default_rng(0).integers(0, 1_000, (len(names), 500_000))
+        pq.write_table(pa.table(list(cells), names=names), path, row_group_size=125_000)
+    size = path.stat().st_size
+    print(f"{size / 1e6:.0f} MB, metadata {pq.read_metadata(path).serialized_size / 1e3:.0f} kB")
+    print("| | `dp.Files` | one file, in memory |\n|---|---|---|")
+    context = get_context("spawn")
+    for words, used in (("two sums of two columns", 2), ("twenty sums of twenty columns", 20)):
+        cells_of = []
+        for given in (dp.Files(path, "threads"), str(path)):
+            # unbuffered: a queue of one number, from a process that has read nothing else before
+            answers = context.SimpleQueue()
+            child = context.Process(target=_read, args=(names, used, given, path, answers))
+            child.start()
+            cells_of.append(answers.get())
+            child.join()
+        print(f"| {words} |" + "".join(f" {c:.3f} |" for c in cells_of))
+
+
+def _read(names: list[str], used: int, given: Any, path: Path, answers: Any) -> None:
+    table = dp.dataset("t", columns=dict.fromkeys(names, (0, 1_000)))
+    sums = {name: table[name].sum().release(dp.Laplace(scale=1e4)) for name in names[:used]}
+    made = dp.Pipeline(**sums)
+    # imports read files too: first the same with a file of its own, of one row
+    one = path.with_name("one_row.parquet")
+    pq.write_table(pa.table([[0]] * len(names), names=names), one)
+    made.simulate(seed=0, t=dp.Files(one, "threads") if isinstance(given, dp.Files) else str(one))
+    groups = pq.read_metadata(path)
+    stored = sum(
+        groups.row_group(i).column(j).total_compressed_size
+        for i in range(groups.num_row_groups)
+        for j in range(used)
+    )
+    before = bytes_read()
+    made.simulate(seed=0, t=given)
+    answers.put((bytes_read() - before) / stored)
+
+
 def timed(title: str, run: Callable[[], Any]) -> None:
     """Print how long something takes, and peaks of resident memory, here and of processes."""
     start = time.perf_counter()
@@ -149,7 +196,7 @@ def peak(process: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["make", "scan", "adassp", "dask", "descent"])
+    parser.add_argument("what", choices=["make", "scan", "adassp", "dask", "descent", "bytes"])
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--workers", type=int, default=2)
@@ -165,6 +212,8 @@ def main() -> None:
         timed(options.engine, lambda: adassp(folder, made, options.engine))
     elif options.what == "descent":
         descent(folder, options.workers)
+    elif options.what == "bytes":
+        read_bytes(folder)
     else:
         on_dask(folder, options.workers)
 

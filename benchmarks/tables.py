@@ -408,8 +408,14 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/security.md", "| limit |", "none: the defaults of dp.Limits", "no run"),
     Measured("docs/scale.md", "| what |", "none: sizes that follow from the code", "no run"),
     Measured("docs/scale.md", "| | from the disk |", "benchmarks/scale.py", "seconds"),
-    Measured("docs/scale.md", "| | `dp.Files` |", "none kept: /proc/self/io", "bytes read"),
+    Measured("docs/scale.md", "| | `dp.Files` |", "-m benchmarks.scale bytes", "Linux, PyArrow"),
     Measured("docs/scale.md", "| | one worker, s |", "benchmarks/scale.py dask", "seconds"),
+    Measured(
+        "docs/statistics/clustering.md",
+        "| rows | k | d | rounds |",
+        "benchmarks/clustering.py --stopping",
+        "peers",
+    ),
     Measured(
         "docs/statistics/clustering.md", "| rows |", "benchmarks/clustering.py", "data, peers"
     ),

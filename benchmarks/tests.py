@@ -16,7 +16,15 @@ import numpy as np
 from scipy import stats
 
 import adaptive_dp as dp
-from adaptive_dp.statistics import differences, nulls, proportions, ranks, regression, tables
+from adaptive_dp.statistics import (
+    differences,
+    nulls,
+    proportions,
+    ranks,
+    regression,
+    subsamples,
+    tables,
+)
 
 S = dp.statistics
 LEVELS = (0.01, 0.05, 0.1)
@@ -208,17 +216,23 @@ def coverage(times: int = 4_000, seed: int = 2) -> str:
         # of the moments' noise at delta 1e-6, by the plan's own calibration
         plain = S.coefficients(table.with_columns(z=table["x"] * table["x"]), ["z"], "x")
         sigma = scales(plain, epsilon, 1e-6)["moments"]
-        two = (n // 2, n - n // 2)
-        rng, more = (np.random.default_rng([seed, n, *each]) for each in ((), (1,)))
+        of_signs = scales(S.signed_rank(table, "x"), epsilon)
+        of_three = scales(S.kruskal_wallis(table, "x", "h"), epsilon)
+        two, three = (n // 2, n - n // 2), (n // 2, n // 4, n - n // 2 - n // 4)
+        signs = 2 * stats.norm.cdf(0.3 * math.sqrt(2)) - 1
+        differ = np.subtract.outer(np.arange(3), np.arange(3)) * 0.3
+        above = stats.norm.cdf(differ / math.sqrt(2)) @ three / n
+        apart = float(np.array(three) @ np.abs(above - 0.5)) / n
+        rng, more, ranked_rng = (np.random.default_rng([seed, n, *e]) for e in ((), (1,), (2,)))
         hits = np.zeros(4)
-        of_shares, of_each = 0, 0
+        of_shares, of_each, of_ranks = 0, 0, np.zeros(3)
         given = 0
         for _ in range(times):
             count = rng.binomial(n, 0.2) + rng.uniform(-0.5, 0.5)
             count += nulls.draw_noise(rng, "discrete_laplace", 1 / epsilon, ())
             constants = {"size": n, "null": 0.5, "alternative": "two-sided", "kind": "tulap"}
             inputs = [count, 1 / epsilon]
-            ends = proportions._binomial_ends(inputs, 0.95, True, **constants)["estimate"]
+            ends = proportions.binomial_ends(inputs, 0.95, True, **constants)["estimate"]
             hits[0] += ends.low <= 0.2 <= ends.high
             inputs = list(ranked(rng, two, of_two, 0.5))
             ends = ranks._mann_whitney_ends(inputs, 0.95, True, **TWO_SIDED)["estimate"]
@@ -253,8 +267,21 @@ def coverage(times: int = 4_000, seed: int = 2) -> str:
                 groups="ab", kind="laplace",
             )["estimate"]["b"]  # fmt: skip
             of_each += ends.low <= 0.55 <= ends.high
+            inputs = list(signed(ranked_rng, n, of_signs, 0.3))
+            ends = ranks._signed_rank_ends(inputs, 0.95, True, **TWO_SIDED)["estimate"]
+            of_ranks[0] += ends.low <= signs <= ends.high
+            inputs = list(ranked(ranked_rng, three, of_three, 0.3))
+            ends = ranks._kruskal_wallis_ends(inputs, 0.95, True, kind="laplace")["estimate"]
+            of_ranks[1] += ends.low <= apart <= ends.high
+            count = ranked_rng.binomial(20, 0.4) + ranked_rng.uniform(-0.5, 0.5)
+            count += nulls.draw_noise(ranked_rng, "discrete_laplace", 1 / epsilon, ())
+            ends = subsamples._rejections_ends(
+                [count, 1 / epsilon], 0.95, True, parts=20, share=0.1, kind="tulap"
+            )["estimate"]
+            of_ranks[2] += ends.low <= 0.4 <= ends.high
         shares = [*(f"{h / times:.1%}" for h in hits[:3]), f"{hits[3] / max(given, 1):.1%}"]
         shares += [f"{of_shares / times:.1%}", f"{of_each / times:.1%}"]
+        shares += [f"{each / times:.1%}" for each in of_ranks]
         rows.append([f"{n:,}", f"{epsilon:g}", *shares])
     head = [
         "rows",
@@ -265,6 +292,9 @@ def coverage(times: int = 4_000, seed: int = 2) -> str:
         "coefficient",
         "share of a category",
         "mean of a group",
+        "signed ranks",
+        "ranks of three groups",
+        "power in parts",
     ]
     return markdown(head, rows)
 
@@ -287,17 +317,11 @@ def power_of_ranks(times: int = 1_000, seed: int = 3) -> str:
             constants = {**TWO_SIDED, "clamp": clamp, "size": n}
             return ranks.mann_whitney_test(*inputs, **constants)["p_value"]
 
-        def pairs(n: int = n, scale: float = of_signs) -> float:
-            f = ranks.signed_rank_sum(rng.normal(0.5, 1, n)) / n  # noqa: B023
-            f += rng.laplace(0, scale)  # noqa: B023
-            return ranks.signed_rank_test(f, scale, size=n, **TWO_SIDED)["p_value"]
-
         ours = np.mean([two() <= 0.05 for _ in range(times)])
         theirs = max(
             _couch_mann_whitney(rng, half, 1.0, share, times) for share in (0.2, 0.35, 0.5, 0.65)
         )
-        signs = np.mean([pairs() <= 0.05 for _ in range(times)])
-        their_signs = _couch_signed_rank(rng, n, 0.5, times)
+        signs, their_signs = _signed_rank_powers(rng, n, 0.5, of_signs, 20 * times)
         public = np.mean(
             [
                 stats.mannwhitneyu(rng.normal(size=half[0]), rng.normal(1, 1, half[1])).pvalue
@@ -334,16 +358,22 @@ def _couch_mann_whitney(
     return float(np.mean([released(shift) <= null for _ in range(times)]))
 
 
-def _couch_signed_rank(rng: np.random.Generator, n: int, shift: float, times: int) -> float:
-    """Their Algorithm at epsilon 1: W with noise of scale 2 n."""
+def _signed_rank_powers(
+    rng: np.random.Generator, n: int, shift: float, scale: float, times: int
+) -> tuple[float, float]:
+    """Return the power of `signed_rank` and of their Algorithm at epsilon 1, of the same draws.
 
-    def released(shifted: float) -> float:
-        x = rng.normal(shifted, 1, n)
-        total = float(np.sum(np.sign(x) * stats.rankdata(np.abs(x))))
-        return abs(total + rng.laplace(0, 2 * n))
+    Theirs is W with noise of scale 2 n: that over n is ours, so that critical values alone differ.
+    """
 
-    null = np.quantile([released(0.0) for _ in range(times)], 0.95)
-    return float(np.mean([released(shift) > null for _ in range(times)]))
+    def released(shifted: float) -> Any:
+        x = rng.normal(shifted, 1, (times, n))
+        places = np.abs(x).argsort(axis=1).argsort(axis=1) + 1
+        return (np.sign(x) * places).sum(axis=1) / n + rng.laplace(0, scale, times)
+
+    null, found = np.quantile(np.abs(released(0.0)), 0.95), released(shift)
+    p = [ranks.signed_rank_test(f, scale, size=n, **TWO_SIDED)["p_value"] for f in found]
+    return float(np.mean(np.array(p) <= 0.05)), float(np.mean(np.abs(found) > null))
 
 
 def power_of_anova(times: int = 1_000, seed: int = 4) -> str:

@@ -237,6 +237,25 @@ class TestLearners:
         free = dp.Pipeline(found=table.solve(learner)).calibrate(epsilon=1.0, delta=1e-6)
         assert free.certify().epsilon <= 1.0
 
+    def test_a_session_pays_for_the_rounds_that_it_runs(self) -> None:
+        """All rounds are the plan's; of a session, those that ran; noise of rounds may differ."""
+        table = dp.dataset("t", columns={"x": (0, 100)})
+        kmeans = dp.statistics.KMeans(["x"], clusters=2, rounds=6)
+        plan = dp.Pipeline(last=kmeans.in_rounds(table, epsilon=1.0, delta=1e-6)[-1])
+        assert 0.9999 < plan.with_delta(1e-6).certify().epsilon <= 1.0
+        rows = {"x": np.repeat([20.0, 70.0], 5_000)}
+        rounds, budget = kmeans.in_rounds(table), dp.Budget(1.0, 1e-6)
+        with dp.Session(budget=budget, accountant="gaussian", seed=1, t=rows) as session:
+            whole = session.remaining.costs[0]
+            first = session.run(rounds[0], share=0.5)
+            assert session.remaining.costs[0] == pytest.approx(0.5 * whole, rel=1e-6)
+            assert first["moved"] < 0.01  # at rest
+            again = session.run(rounds[1], share=0.4)  # the rest in one round of less noise
+            assert session.remaining.costs[0] == pytest.approx(0.1 * whole, rel=1e-6)
+        # a round of 0.4 beside the first, a seventh of its step: the levels have six such shares
+        assert first["count_noise"] / again["count_noise"] == pytest.approx(6.6**0.5, rel=1e-3)
+        assert sorted(again["centers"].round(1).ravel().tolist()) == [20.0, 70.0]
+
     def test_rows_with_missing_values_are_left_out(self) -> None:
         rows, _ = mixture(2, 2, 4000, 7)
         holes = np.concatenate([rows, np.full((3000, 2), NAN)])

@@ -35,19 +35,20 @@ ROWS = [(0, 0), (1, 1), (-1, 1), (9, 9), (-9, 9), (5, -3), (1e308, -1e308), (INF
 def value(kind: str, rows: Any, frame: dict[str, Any]) -> np.ndarray:
     """A query's private value of rows in a frame."""
     table = dp.dataset("t", columns=COLUMNS)
-    handle: Any = Vectors(Framed(NAMES, 1.5), (table, public(0)))
+    first = 0.6 if kind == "moments of rows with a number in front" else 0.0
+    handle: Any = Vectors(Framed(NAMES, 1.5, first), (table, public(0)))
     data = np.asarray(rows, dtype=np.float64).reshape(-1, 2)
     bound = table.operation.bind(dict(zip(NAMES, data.T, strict=True)))
     selected = handle.operation.run([bound, frame], STREAM)
     if kind == "sum":
         return VectorSum(1.5, 2).run([selected], STREAM)
-    if kind == "gram":
-        return Gram(1.5, 2).run([selected], STREAM)
+    if kind != "clusters":
+        return Gram(1.5, 3 if first else 2).run([selected], STREAM)
     state = {"centers": [[0.2, -0.1]], "radius": 0.7}
     return ClusterSums(1.5, 2, 1).run([selected, state], STREAM)
 
 
-KINDS = ("sum", "gram", "clusters")
+KINDS = ("sum", "gram", "moments of rows with a number in front", "clusters")
 
 
 class TestFramed:
@@ -63,7 +64,7 @@ class TestFramed:
         rng = np.random.default_rng(2)
         rows = np.concatenate([rng.normal(size=(9001, 2)) * 3, ROWS])
         for frame in FRAMES[:2]:
-            if kind == "gram":  # its entries are rounded once, to floats
+            if kind not in ("sum", "clusters"):  # moments are rounded once, to floats
                 continue
             total = value(kind, rows, frame)
             assert np.array_equal(total, value(kind, rows[rng.permutation(len(rows))], frame))
@@ -76,10 +77,12 @@ class TestFramed:
     def test_brute_force_over_all_neighbours(self, kind: str, relation: Any) -> None:
         """Whatever the frame and the rows, no unit moves a sum by more than its sensitivity."""
         table = dp.dataset("t", columns=COLUMNS, unit="id", rows_per_unit=2, neighbors=relation)
-        ball = Vectors(Framed(NAMES, 1.5), (table, public(0))).domain
+        first = 0.6 if kind == "moments of rows with a number in front" else 0.0
+        ball = Vectors(Framed(NAMES, 1.5, first), (table, public(0))).domain
         query: Any = {
             "sum": VectorSum(1.5, 2),
             "gram": Gram(1.5, 2),
+            "moments of rows with a number in front": Gram(1.5, 3),
             "clusters": ClusterSums(1.5, 2, 1),
         }[kind]
         bound = query.sensitivity(ball, change_at(table), 2)
@@ -97,6 +100,8 @@ class TestFramed:
 
     def test_what_is_refused(self) -> None:
         table = dp.dataset("t", columns={**COLUMNS, "c": ["A", "B"], "s": str}, unit="id")
+        with pytest.raises(DeclarationError, match="intercept"):
+            Vectors(Framed(NAMES, 1.5, 2.0), (table, public(0)))
         for names in (["c"], ["s"], ["id"], ["unknown"], ["a", "a"], []):
             with pytest.raises(DeclarationError):
                 table.solve(dp.statistics.Mean(names), epsilon=1.0, delta=1e-6)
@@ -216,6 +221,18 @@ class TestCovariance:
         found = solved(dp.statistics.Covariance(names), data, 4.0)["covariance"]
         back = np.linalg.inv(root)
         assert np.linalg.norm(back @ found @ back.T - np.eye(4)) < 0.2
+
+    def test_an_axis_of_a_millionth_and_one_of_nothing(self) -> None:
+        """The short axis is known as well as the others, and so is the mean along it."""
+        rng = np.random.default_rng(9)
+        long, short = rng.normal(size=(2, 20_000))
+        data = {"a": 3 + long, "b": 5 + 2 * long + 1e-6 * short, "c": np.full(20_000, 5.1)}
+        found = solved(dp.statistics.Covariance(list(data)), data, 1.0)
+        along = np.array([-2.0, 1.0, 0.0]) * 1e6
+        assert along @ found["covariance"] @ along == pytest.approx(short.var(), rel=0.1)
+        assert along @ found["mean"] == pytest.approx(-1e6, abs=0.1)
+        assert np.abs(found["covariance"][2]).max() < 1e-12
+        assert found["covariance"][0, 0] == pytest.approx(1.0, rel=0.1)
 
     def test_components(self) -> None:
         rng = np.random.default_rng(6)

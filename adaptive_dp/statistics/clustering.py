@@ -380,8 +380,9 @@ def _silhouette_steps(rows: Floats, own: Floats, centers: Floats, lengths: Float
 
 State = dict[str, Any]
 """``centers`` of shape (k, d), NaN where there is none; ``counts``; ``radius``, to which the next
-round clips offsets; ``spread``, the root of the mean squared distance; ``total``, counts added up
-over ``rounds`` rounds; ``sigma``, the noise of the last one."""
+round clips offsets; ``spread``, the root of the mean squared distance; ``total`` and ``weight``,
+sums over rounds of counts over the square of their noise, and of 1 over that; ``sigma``, the noise
+of the last round, and ``moved``, how far it moved rows' centres, in mean square."""
 
 
 def start(width: int, *, reach: float) -> State:
@@ -396,8 +397,9 @@ def start(width: int, *, reach: float) -> State:
         "radius": float(reach),
         "spread": float(reach),
         "total": np.zeros(1),
-        "rounds": 0,
+        "weight": 0.0,
         "sigma": math.inf,
+        "moved": math.inf,
     }
 
 
@@ -425,7 +427,7 @@ def split(state: State, *, most: int) -> State:
     moves *= 0.3 * float(state["spread"]) / np.sqrt(np.square(moves).sum(axis=1))[:, None]
     new = centers[enough] - moves
     centers[enough] += moves
-    return {**state, **placed(np.vstack([centers, new]), most), "rounds": 0}
+    return {**state, **placed(np.vstack([centers, new]), most), "weight": 0.0}
 
 
 def placed(centers: Floats, most: int) -> State:
@@ -476,15 +478,18 @@ def lloyd_step(
     noise = width * np.square(radius * sigma / (rows * max(weight, 0.05)))
     # James and Stein 1961: what is no longer than its noise is not moved by
     kept = np.maximum(0.0, 1 - noise / np.maximum(lengths, 1e-300))
-    centers = np.clip(centers + kept[:, None] * moves, -reach, reach)
+    before, centers = centers, np.clip(centers + kept[:, None] * moves, -reach, reach)
+    weights = np.where(used, rows, 0.0)
+    squares = np.square(np.nan_to_num(centers - before)).sum(axis=1)
+    moved = math.sqrt(float(weights @ squares) / max(float(weights.sum()), 1.0))
     if not keep:
         enough = used & (counts > 2 * sigma / COUNT)
         if not enough.any():
             enough[int(np.argmax(np.where(used, counts, -math.inf)))] = True
         centers[~enough] = np.nan
         used = enough
-    rounds = int(state["rounds"]) + 1
-    summed = np.asarray(state["total"]) + counts
+    precision = float(sigma) ** -2
+    summed = np.asarray(state["total"]) + counts * precision
     noisy = sigma * math.sqrt(width) * int(used.sum()) / total
     return {
         "centers": centers,
@@ -492,8 +497,9 @@ def lloyd_step(
         "radius": clip_radius(shares, middles, reach, noisy, medians=medians and keep),
         "spread": math.sqrt(float(shares @ middles**2)),
         "total": summed,
-        "rounds": rounds,
+        "weight": float(state["weight"]) + precision,
         "sigma": float(sigma),
+        "moved": moved,
     }
 
 
@@ -550,7 +556,7 @@ def merge(state: State, *, clusters: int, medians: bool) -> State:
         points = np.vstack([points, points[most] - moves])
         weights = np.concatenate([weights, weights[most]])
         points[most] += moves
-    return {**state, **placed(points, clusters), "rounds": 0}
+    return {**state, **placed(points, clusters), "weight": 0.0}
 
 
 def weighted_centers(
@@ -627,7 +633,7 @@ def round_inputs(state: State) -> dict[str, Any]:
 def model_of(state: State, *, features: list[str], bounds: list[list[float]]) -> dict[str, Any]:
     """Return the clusters in data units: see `KMeans`."""
     centers = np.asarray(state["centers"], dtype=np.float64)
-    used, rounds = np.isfinite(centers).all(axis=1), max(int(state["rounds"]), 1)
+    used, weight = np.isfinite(centers).all(axis=1), float(state["weight"])
     low, high = np.array(bounds, dtype=np.float64).T
     half = high / 2 - low / 2
     return {
@@ -635,9 +641,10 @@ def model_of(state: State, *, features: list[str], bounds: list[list[float]]) ->
         "bounds": [list(each) for each in bounds],
         # of centres pushed out of the bounds by noise, the nearest point inside
         "centers": low + half * (1 + np.clip(centers[used], -1.0, 1.0)),
-        "counts": np.asarray(state["total"], dtype=np.float64)[used] / rounds,
-        "count_noise": float(state["sigma"]) / COUNT / math.sqrt(rounds),
+        "counts": np.asarray(state["total"], dtype=np.float64)[used] / weight,
+        "count_noise": 1 / (COUNT * math.sqrt(weight)),
         "spread": float(state["spread"]),
+        "moved": float(state["moved"]),
     }
 
 
@@ -735,7 +742,7 @@ class KMeans:
     *Cost.* Releases add up in mu^2, and each has its share of the mu of (epsilon, delta); a choice
     of the number of clusters costs a tenth of epsilon besides, so that mu is that of the rest. The
     certificate is computed of the graph: the number of rounds is fixed, whether or not centres
-    still move.
+    still move. A session pays for the rounds that it runs: see `in_rounds`.
 
     Parameters
     ----------
@@ -753,8 +760,8 @@ class KMeans:
     dict
         ``centers`` in data units, shape (k, d), and ``features``; ``counts``, the released number
         of rows of each, with noise of deviation ``count_noise``; ``spread``, the root of the rows'
-        mean squared distance, for columns in [-1, 1]; and ``bounds``. `labels` says in which
-        cluster rows are.
+        mean squared distance, for columns in [-1, 1], and ``moved``, how far the last round moved
+        their centres, likewise; and ``bounds``. `labels` says in which cluster rows are.
 
     References
     ----------
@@ -802,6 +809,49 @@ class KMeans:
         self, table: Table, epsilon: float | None, delta: float | None
     ) -> Released[dict[str, Any]]:
         """Return the released clusters: see the class."""
+        return group(self.title, self._models(table, epsilon, delta, 1)[-1], table)
+
+    def in_rounds(
+        self, table: Table, *, epsilon: float | None = None, delta: float | None = None
+    ) -> list[Released[dict[str, Any]]]:
+        """Return the clusters after each of the last rounds, to be run one by one in a session.
+
+        Each is computed from the one before, for which a session does not pay again. The first
+        costs all levels and a round, each other a round: where centres have come to rest, by
+        ``moved``, the rest remains, for a last round of less noise or for anything else. When to
+        stop, and what each round may cost, may depend on all that was released: the session's
+        filter holds the sum of mu^2 of the rounds that ran (Smith and Thakurta 2022; Koskela,
+        Tobaben and Honkela 2023).
+
+        Parameters
+        ----------
+        table
+            As of ``table.solve``.
+        epsilon, delta
+            What all rounds together cost; None leaves each round's noise to the session.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> rounds = dp.statistics.KMeans(["age"], clusters=2, rounds=8).in_rounds(people)
+        >>> rows = {"age": np.repeat([20.0, 70.0], 5_000)}
+        >>> with dp.Session(budget=dp.Budget(1.0, 1e-6), people=rows) as session:
+        ...     found = session.run(rounds[0], share=0.5)
+        ...     for clusters in rounds[1:]:
+        ...         if found["moved"] < 0.01:
+        ...             break
+        ...         found = session.run(clusters, share=0.05)
+        ...     count = session.run(people.count().release(dp.Gaussian()), share=0.1)
+        >>> sorted(found["centers"].round().ravel().tolist()), round(count, -3)
+        ([20.0, 70.0], 10000.0)
+        """
+        return self._models(table, epsilon, delta, self.rounds)
+
+    def _models(
+        self, table: Table, epsilon: float | None, delta: float | None, stops: int
+    ) -> list[Released[dict[str, Any]]]:
+        """Return the clusters at some stops, between which there are equally many rounds."""
         if (epsilon is None) != (delta is None):
             raise DeclarationError(
                 f"{self.title} needs epsilon and delta, or neither of them to leave its noise free"
@@ -817,20 +867,17 @@ class KMeans:
             choice = CHOICE * epsilon if len(self.clusters) > 1 else 0.0
             mu = largest_mu(epsilon - choice, delta)
         vectors = table.vectors(list(self.features), scale=True)
-        state = self._learn(vectors, table, mu, choice)
         bounds = [table.domain.interval(name) for name in self.features]
-        model = post(
-            model_of,
-            state,
-            features=list(self.features),
-            bounds=[[each.lower, each.upper] for each in bounds],
-        )
-        return group(self.title, model, table)
+        ends = [[each.lower, each.upper] for each in bounds]
+        return [
+            post(model_of, state, features=list(self.features), bounds=ends)
+            for state in self._learn(vectors, table, mu, choice, stops)
+        ]
 
     def _learn(
-        self, vectors: Vectors, table: Table, mu: float | None, choice: float | None
-    ) -> Released[State]:
-        """Return the state after all rounds."""
+        self, vectors: Vectors, table: Table, mu: float | None, choice: float | None, stops: int
+    ) -> list[Released[State]]:
+        """Return the states at some stops."""
         reach, most = vectors.domain.radius, max(self.clusters)
         levels = math.ceil(math.log2(min(MORE * most, MOST)))
         # each level has RATIO times the share of the one before, for its two rounds
@@ -846,8 +893,12 @@ class KMeans:
             state = post(merge, state, clusters=most, medians=self.medians)
         else:
             state = self._chosen(vectors, table, state, choice)
-        share = FINAL / self.rounds
-        return self._rounds(vectors, table, state, most, self.rounds, share, mu, "clusters")
+        share, states = FINAL / self.rounds, []
+        for _ in range(stops):
+            times = self.rounds // stops
+            state = self._rounds(vectors, table, state, most, times, share, mu, "clusters")
+            states.append(state)
+        return states
 
     def _rounds(
         self,

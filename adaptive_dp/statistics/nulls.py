@@ -292,8 +292,3 @@ def rate_interval(
 def no_intervals(names: Sequence[str]) -> dict[str, Any]:
     """Return `NO_INTERVAL` for each name."""
     return dict.fromkeys(names, NO_INTERVAL)
-
-
-def no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> dict[str, Any]:
-    """Return no interval, for a test that has a statistic and a p-value alone."""
-    return no_intervals(["statistic", "p_value"])

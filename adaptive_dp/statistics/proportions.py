@@ -185,7 +185,7 @@ def count_tails(
     return min(1.0, greater), min(1.0, less)
 
 
-def _binomial_ends(
+def binomial_ends(
     inputs: list[Any],
     level: float,
     sampling: bool,
@@ -195,6 +195,7 @@ def _binomial_ends(
     alternative: str,
     kind: str,
 ) -> dict[str, Any]:
+    """Return the interval of a share, of a released count of a public number of rows."""
     count, scale = float(inputs[0]), float(inputs[1])
 
     def tails(share: float) -> tuple[float, float]:
@@ -229,7 +230,7 @@ def _crossing(below: Any) -> tuple[float, float]:
     return low, high
 
 
-@released_ends(_binomial_ends)
+@released_ends(binomial_ends)
 def binomial_test(
     count: float, scale: float, *, size: int, null: float, alternative: str, kind: str
 ) -> dict[str, float]:

@@ -28,7 +28,7 @@ from adaptive_dp.queries.examples import declarations, draw_parts
 from adaptive_dp.queries.table import Table, complete_rows
 from adaptive_dp.queries.transforms import category_index
 from adaptive_dp.statistics import nulls
-from adaptive_dp.statistics.proportions import Tulap, count_tails
+from adaptive_dp.statistics.proportions import Tulap, binomial_ends, count_tails
 
 MOST_PARTS = 100_000
 """Parts, at most."""
@@ -247,7 +247,16 @@ def any_test(
     Returns
     -------
     Released
-        A mapping: ``"statistic"``, the released number of rejections, and ``"p_value"``.
+        A mapping: ``"statistic"``, the released number of rejections, ``"p_value"``, and
+        ``"estimate"``, their share: the power that the public test has in as many rows as a part
+        has. Its interval is of that power in the population, the mean over the sizes of the parts.
+
+    Notes
+    -----
+    What the public test's hypothesis is about has no interval here: nothing is released of it but
+    whether parts reject. The interval of the power is that of a binomial count with noise,
+    inverted; parts of unequal sizes have powers of their own, and the number of rejections then
+    has lighter tails than the binomial one with their mean (Hoeffding 1956, Theorem 5).
 
     References
     ----------
@@ -283,10 +292,21 @@ def any_test(
     return group("any_test", result, table)
 
 
-@released_ends(nulls.no_ends)
+def _rejections_ends(
+    inputs: list[Any], level: float, sampling: bool, *, parts: int, share: float, kind: str
+) -> dict[str, Any]:
+    constants: dict[str, Any] = {"null": share, "alternative": "two-sided", "kind": kind}
+    return binomial_ends(inputs, level, sampling, size=parts, **constants)
+
+
+@released_ends(_rejections_ends)
 def rejections_test(
     count: float, scale: float, *, parts: int, share: float, kind: str
 ) -> dict[str, float]:
-    """Return the statistic and p-value of `any_test`."""
+    """Return the statistic, p-value and estimate of `any_test`."""
     greater, _ = count_tails(float(count), parts, share, kind, float(scale))
-    return {"statistic": float(count), "p_value": nulls.at_least(greater)}
+    return {
+        "statistic": float(count),
+        "p_value": nulls.at_least(greater),
+        "estimate": min(max(float(count) / parts, 0.0), 1.0),
+    }
