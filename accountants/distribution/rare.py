@@ -121,7 +121,7 @@ class Split:
         # delta <= most + (e^eps + 1) sum Q(x_i > b_i) delta
         share = np.minimum(1.0, (grown + 1) * (1 + room) * self.again)
         most, wrong = (part / (1 - share) * (1 + 4 * UNIT) for part in (most, wrong))
-        inside = epsilons <= self.most
+        inside = (epsilons <= self.most) & np.isfinite(grown)  # beyond 709 nothing is known
         return (
             np.where(inside, np.maximum(0.0, least - wrong), 0.0),
             np.where(inside, np.minimum(1.0, most + wrong), 1.0),
