@@ -634,7 +634,8 @@ def _apart(
 
 
 def _sampled(spends: contour.Spends) -> bool:
-    return all(type(_forward(pair)) is SampledGaussianPair for pair, _ in spends)
+    kinds = SampledGaussianPair, ReplacedGaussianPair
+    return all(type(_forward(pair)) in kinds for pair, _ in spends)
 
 
 def _forward(pair: Pair) -> Pair:

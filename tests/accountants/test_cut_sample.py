@@ -19,7 +19,7 @@ from accountants import (
     Spend,
     measure,
 )
-from accountants.distribution import lucky
+from accountants.distribution import lucky, rare
 from accountants.distribution.participation import participation, reversed_profile
 from accountants.losses.cut_sample import CutSample, cut_log_moment, cut_sample
 from accountants.losses.gaussian import GaussianPair
@@ -343,6 +343,20 @@ def test_two_samples_of_a_replaced_unit_hold_an_integral(
     assert bounds.upper - bounds.lower <= 0.05 * bounds.upper
     assert delta_of_two(mu, q, bounds.lower) >= wanted * (1 - 1e-9)
     assert delta_of_two(mu, q, bounds.upper) <= wanted * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("mu", "q", "wanted"), [(4.0, 1e-3, 1.2e-3), (1.0, 0.1, 0.03)])
+def test_whether_a_replaced_unit_is_seen_at_all(mu: float, q: float, wanted: float) -> None:
+    pair, x = ReplacedGaussianPair(mu, q), np.linspace(-12, 12, 200_001)
+    p, other = of_one(mu, q, x)
+    apart = float(np.abs(p - other).sum()) * (x[1] - x[0]) / 2
+    assert rare.apart([(pair, 1)], apart * (1 + 1e-9)) == Bounds(0.0, 0.0)
+    assert rare.apart([(pair, 1)], apart * (1 - 1e-9)) is None
+    assert rare.apart([(pair, 2)], 1 - (1 - apart) ** 2 - 1e-9) is None
+    found = rare.by_participation([(pair, 2)], wanted)
+    assert found is not None
+    assert found.lower > 0
+    assert delta_of_two(mu, q, found.lower) >= wanted
 
 
 def convolved(mu: float, q: float, times: int, epsilon: float, top: float, tilt: float) -> float:
