@@ -85,7 +85,7 @@ _ENOUGH = 1e-4
 """A rough bracket of epsilon is relatively no narrower than this asks for."""
 
 _FAR = 1e-7
-"""A contour's bracket that is wider than this is compared with a lattice's."""
+"""A contour's bracket that is wider than about this share is compared with a lattice's."""
 
 _TRANSFORMS = 64
 """More different pairs than this are not put on a lattice that holds their losses."""
@@ -870,7 +870,8 @@ def _spread(spends: contour.Spends, delta: float, bounds: Bounds | None, most: f
 
 
 def _wide(lower: float, upper: float) -> bool:
-    return not upper - lower <= _FAR * (1 + lower)
+    # at small epsilons relatively, down to where nobody asks for digits
+    return not upper - lower <= _FAR * (lower + min(1.0, 10 * lower + 1e-5))
 
 
 def _narrow(lower: float, upper: float, enough: float) -> bool:
