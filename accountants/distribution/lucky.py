@@ -207,9 +207,7 @@ class _Small:
         low = lower - self._aliases(m, points, period, known)
         return np.maximum(0.0, low) * (1 - 1e-13), np.minimum(high * (1 + 1e-13), 1.0)
 
-    def _aliases(
-        self, m: int, points: Array, period: float, known: tuple[Array, Array]
-    ) -> Array:
+    def _aliases(self, m: int, points: Array, period: float, known: tuple[Array, Array]) -> Array:
         """Return a bound of all other terms of Poisson's sum."""
         c = self.tilt
         # n < 0: D <= P_s^m, so e^{-cp} / (1 - e^{-cp}) of that
