@@ -85,7 +85,7 @@ _ENOUGH = 1e-4
 """A rough bracket of epsilon is relatively no narrower than this asks for."""
 
 _FAR = 1e-7
-"""A contour's bracket that is wider than this is compared with a lattice's."""
+"""A contour's bracket that is wider than about this share is compared with a lattice's."""
 
 _TRANSFORMS = 64
 """More different pairs than this are not put on a lattice that holds their losses."""
@@ -493,6 +493,7 @@ def _one_way(spends: _Spends, delta: float, enough: float = 0.0) -> Bounds:
             _spread_soon,
             _on_pieces,
             _sum_of_parts,
+            _few,
             _spread,
             _finely,
         ):
@@ -612,9 +613,14 @@ def _surely_rare(
     Of a replaced unit's samples it is asked in any case: at small rates what is left has moments at
     less cost.
     """
-    replaced = all(isinstance(p, ReplacedGaussianPair) and p.rate <= 0.01 for p, _ in spends)
+    replaced = _seldom_replaced(spends)
     many = len(spends) > _FEW_SAMPLES and contour.is_heavy(spends, delta)
     return _rare(spends, delta, bounds, most) if many or replaced else None
+
+
+def _seldom_replaced(spends: contour.Spends) -> bool:
+    """Whether all are samples of a replaced unit at small rates: an even lattice gains little."""
+    return all(isinstance(p, ReplacedGaussianPair) and p.rate <= 0.01 for p, _ in spends)
 
 
 _FEW_SAMPLES = 16
@@ -642,7 +648,8 @@ def _apart(
 
 
 def _sampled(spends: contour.Spends) -> bool:
-    return all(type(_forward(pair)) is SampledGaussianPair for pair, _ in spends)
+    kinds = SampledGaussianPair, ReplacedGaussianPair
+    return all(type(_forward(pair)) in kinds for pair, _ in spends)
 
 
 def _forward(pair: Pair) -> Pair:
@@ -757,6 +764,8 @@ def _finely(
     """Return the same of other losses, where a lattice by itself leaves too much."""
     if bounds is None or bounds.upper - bounds.lower <= _FINE * bounds.upper:
         return None
+    if _seldom_replaced(spends) and bounds.upper - bounds.lower <= _COARSE * bounds.upper:
+        return None
     cheap = all(isinstance(_forward(pair), SampledPair) for pair, _ in spends)
     few = cheap or sum(times for _, times in spends) <= _FEW_SPREADS
     return _spread_finely(spends, delta, bounds, most) if few and not _atomic(spends) else None
@@ -860,6 +869,16 @@ def _sum_of_parts(
     return Bounds(0.0, ceiling(sum((Fraction(upper) * n for upper, n in parts), Fraction())))
 
 
+def _few(spends: contour.Spends, delta: float, bounds: Bounds | None, most: float) -> Bounds | None:
+    """Return the bracket of a few samples of a replaced unit; None of others."""
+    from accountants.distribution import participation  # here: most questions do without
+
+    if bounds is None:
+        return None
+    ends = participation.few(spends, delta, bounds.lower, bounds.upper)
+    return None if ends is None else Bounds(*ends)
+
+
 _FAR_OFF = 1.01
 """Of a bracket that is relatively wider it is asked whether the sum of the parts is less."""
 
@@ -871,13 +890,14 @@ def _spread(spends: contour.Spends, delta: float, bounds: Bounds | None, most: f
 
     few = len(enumeration.grouped(spends)) <= _LATTICE_PAIRS
     narrow = bounds is not None and bounds.upper - bounds.lower <= _COARSE * bounds.upper
-    if bounds is not None and narrow and not few:
+    if bounds is not None and narrow and (not few or _seldom_replaced(spends)):
         return bounds
     return _narrower(bounds, lambda: _on_lattice(spends, delta, most))
 
 
 def _wide(lower: float, upper: float) -> bool:
-    return not upper - lower <= _FAR * (1 + lower)
+    # at small epsilons relatively, down to where nobody asks for digits
+    return not upper - lower <= _FAR * (lower + min(1.0, 10 * lower + 1e-5))
 
 
 def _narrow(lower: float, upper: float, enough: float) -> bool:

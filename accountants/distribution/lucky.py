@@ -163,8 +163,16 @@ class _Small:
         noise = 16 * UNIT * (np.abs(logs)[:, None] + np.abs(paid) + 1)
         return _exp((logs[:, None] - paid + noise).min(axis=0)) * (1 + 1e-9)
 
-    def on_lattice(self, m: int, start: float, count: int) -> tuple[Array, Array]:
-        """Return bounds of ``D_m`` at ``start - j h`` for j < count, by the contour integral."""
+    def on_lattice(
+        self, m: int, start: float, count: int, known: tuple[Array, Array]
+    ) -> tuple[Array, Array]:
+        """Return bounds of ``D_m`` at ``start - j h`` for j < count, by the contour integral.
+
+        Parameters
+        ----------
+        known
+            Powers, with log-moments under P.
+        """
         c, n = self.tilt, self.span
         period = n * self.step
         turn = np.arange(len(self.values)) * (2 * math.pi / period)
@@ -196,17 +204,17 @@ class _Small:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             high = np.exp(np.minimum(np.log(np.maximum(value + off, 0)) + scale + slack, 1.0))
             lower = np.exp(np.minimum(np.log(np.maximum(value - off, 0)) + scale - slack, 1.0))
-        low = lower - self._aliases(m, points, period)
+        low = lower - self._aliases(m, points, period, known)
         return np.maximum(0.0, low) * (1 - 1e-13), np.minimum(high * (1 + 1e-13), 1.0)
 
-    def _aliases(self, m: int, points: Array, period: float) -> Array:
+    def _aliases(self, m: int, points: Array, period: float, known: tuple[Array, Array]) -> Array:
         """Return a bound of all other terms of Poisson's sum."""
         c = self.tilt
         # n < 0: D <= P_s^m, so e^{-cp} / (1 - e^{-cp}) of that
         shrink = c * period
         left = math.exp(m * self.log_masses[0] - shrink) / -math.expm1(-shrink)
         # n > 0: D(e + np) <= e^{K(b) - b (e + np)} / (1 + b)
-        powers, moments = self._moments[1]
+        powers, moments = known
         fall = (powers - c) * period
         some = (powers > 1.01 * c) & (fall > 1)
         if not some.any():
@@ -271,7 +279,8 @@ class _Small:
             stop = min(last + 1, ends)
             for begin in range(max(first, begins), stop, line.span // 2):
                 some = slice(begin, min(stop, begin + line.span // 2))
-                bulk = line.on_lattice(m, float(points[begin]), some.stop - begin)
+                count = some.stop - begin
+                bulk = line.on_lattice(m, float(points[begin]), count, self._moments[1])
                 low[some] = np.maximum(low[some], bulk[0])
                 best[some] = np.minimum(best[some], bulk[1])
         return np.minimum(low * (1 - 1e-13), best), best
@@ -284,6 +293,16 @@ def _upper(law: Law, s: Array) -> Array:
     return np.where(
         np.isfinite(error) & np.isfinite(bound), bound + 4 * UNIT * np.abs(bound), np.inf
     )
+
+
+def _tilts(top: float) -> Array:
+    return np.asarray(np.geomspace(0.02, 2e3, 120) / top, dtype=np.float64)
+
+
+@remembered(64)
+def _upper_at(law: Law, top: float) -> Array:
+    """Return upper bounds of the log-moments at `_tilts`."""
+    return _upper(law, _tilts(top) + 1)
 
 
 @frozen(slots=False, eq=False)
@@ -328,7 +347,7 @@ class _Large:
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        tilts = np.geomspace(0.02, 2e3, 120) / self.top
+        tilts = _tilts(self.top)
         return tilts, self.log_moment(tilts)
 
     def tilt(self, k: int, epsilon: float) -> float:
@@ -336,10 +355,10 @@ class _Large:
         tilts, moments = self._moments
         return float(tilts[int(np.argmin(k * moments - tilts * epsilon))])
 
-    def sum_of(self, side: int, k: int, tilt: float) -> tuple[Array, float, float, float]:
+    def sum_of(self, side: int, k: int, tilt: float) -> tuple[Array, Array, float, float]:
         """Return the masses of the sum of k losses, at index j over ``e^{scale - tilt h j}``.
 
-        Each is within the second number returned; the third is the scale. Those that are left out
+        Each is within what is returned second; the third is the scale. Those that are left out
         have larger indices, and add up to at most the last.
         """
         key = side, k, tilt
@@ -348,11 +367,11 @@ class _Large:
         return self._sums[key]
 
     @cached_property
-    def _sums(self) -> dict[tuple[int, int, float], tuple[Array, float, float, float]]:
+    def _sums(self) -> dict[tuple[int, int, float], tuple[Array, Array, float, float]]:
         """Return what is known of sums: nearby epsilons ask for the same."""
         return {}
 
-    def _sum_of(self, side: int, k: int, tilt: float) -> tuple[Array, float, float, float]:
+    def _sum_of(self, side: int, k: int, tilt: float) -> tuple[Array, Array, float, float]:
         masses, t = self.masses[side], tilt * self.step
         with np.errstate(divide="ignore"):
             logs = np.log(masses) + t * np.arange(len(masses))
@@ -363,8 +382,9 @@ class _Large:
         # of weights that add up to 1, -w log w among them; and of their transforms
         one = 4 * UNIT * (40 + abs(most) + t * len(masses))
         weights = tilted / total
-        if k == 1:
-            return weights, one, scale, 0.0
+        if k == 1:  # relative errors, of logs down to that of the least float
+            wrong = 4 * UNIT * (800 + abs(most) + t * len(masses))
+            return weights, weights * wrong + 1e-300, scale, 0.0
         # what lies beyond adds up to `lost` at most, and so much more is where a shorter transform
         # has it come round again
         reach = _reach(logs - most - math.log(total), k)
@@ -373,7 +393,8 @@ class _Large:
         spectrum = power(np.fft.rfft(weights, size), k)
         found = np.maximum(np.fft.irfft(spectrum, size)[:length], 0.0)
         one += transform_error(size) + 8 * UNIT
-        return found, (k * one + transform_error(size) + lost) * (1 + 1e-9), scale, lost
+        error = (k * one + transform_error(size) + lost) * (1 + 1e-9)
+        return found, np.full(length, error), scale, lost
 
 
 def _reach(logs: Array, k: int) -> int:
@@ -519,7 +540,7 @@ class _Split:
             exponents = log_choices + scale - tilt * h * np.arange(last)
             # masses are within `error` of the truth
             with np.errstate(divide="ignore"):
-                logs = np.log(np.maximum(masses[:last] + side * error, 0.0)) + exponents
+                logs = np.log(np.maximum((masses + side * error)[:last], 0.0)) + exponents
             part = float(np.exp(np.minimum(logs, 700.0)) @ some[0 if side < 0 else 1])
             # those left out count at most as often as the last one, where D is at most 1
             beyond = left_out and math.exp(min(math.log(left_out) + float(exponents[-1]), 700.0))
@@ -595,14 +616,13 @@ class _Split:
         k = np.arange(min(self.times, self.longest + 40))
         return np.append(0.0, np.cumsum(np.log((self.times - k) / (k + 1))))
 
-    @cached_property
+    @property
     def _tilts(self) -> Array:
-        return np.geomspace(0.02, 2e3, 120) / self.large.top
+        return self.large._moments[0]
 
-    @cached_property
+    @property
     def _moments(self) -> tuple[Array, Array]:
-        small = _upper(self.rest.law, self._tilts + 1)
-        return self.large.log_moment(self._tilts), small
+        return self.large._moments[1], _upper_at(self.rest.law, self.large.top)
 
 
 def _falls(mu: float, rate: float, times: int, by: float) -> float:
@@ -834,7 +854,7 @@ def epsilon(spends: Sequence[tuple[Pair, int]], delta: float, known: Bounds) -> 
         lower, upper, slope, width = _root(*rough[1:], delta, lower, upper, slope, rough=True)
         # the width falls as the square of the step does
         more = math.sqrt(width / (_WANTED * slope)) if 0 < width < 10 else 1.0
-        shares, cells = rough[:1], _COARSE * min(max(8, math.ceil(more)), 64)
+        shares, cells = rough[:1], _COARSE * min(max(8, math.ceil(more)), 32)
         longest = rough[1].longest
     farthest = min(upper, farthest)
     best = _best(found, farthest, shares, cells, longest) if lower <= farthest else None

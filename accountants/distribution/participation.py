@@ -36,8 +36,9 @@ from attrs import frozen
 
 from accountants import special
 from accountants.distribution.contour import Composition
-from accountants.losses.sampling import SampledGaussianPair
-from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
+from accountants.losses.cut_sample import losses
+from accountants.losses.sampling import ReplacedGaussianPair, SampledGaussianPair
+from accountants.numerics import UNIT, Array, Complex, expm1, gauss_rule, log1p, up
 from accountants.pair import Pair, Reversed
 
 LEAST = 25.0
@@ -227,3 +228,193 @@ class Participation(Composition):
         value, error = self.log_moment(c.astype(np.complex128))
         bound: Array = up(value.real + error, 4)
         return np.where(np.isfinite(bound) & np.isfinite(error), bound, np.inf)
+
+
+# --- a few samples of a replaced unit, by cells of unequal width
+
+# Of few samples no moments decay, and a lattice that resolves the losses of most outcomes does not
+# reach the large ones. So losses are put on nodes that are next to each other where losses are
+# small, and about epsilon. Mass p at a loss l between nodes a and a + h has the place w,
+# ``(1 - e^{a - l}) = w (1 - e^{-h})``. From above ``p w`` of it goes to the right node and the rest
+# to the left one: as much mass under P and under Q as before (a mean-preserving spread of dQ/dP, in
+# which ``(1 - e^{eps - l})_+`` is convex). From below all of a cell is one atom at its mean of w
+# (Jensen's inequality). After each convolution the products are put on the nodes again. What lies
+# beyond the nodes moves up from above, to infinity at the end, and from below moves down or is left
+# out.
+
+
+_UnequalLaw = tuple[Array, Array, float, float]
+"""Losses, masses under P, the mass at infinity, and by how much losses may be off."""
+
+
+def few(
+    spends: Sequence[tuple[Pair, int]], delta: float, lower: float, upper: float
+) -> tuple[float, float] | None:
+    """Return a bracket of epsilon inside of one; None of others than few samples of one unit."""
+    steps = [
+        (pair.mu, pair.rate, n) for pair, n in spends if isinstance(pair, ReplacedGaussianPair)
+    ]
+    total = sum(n for *_, n in steps)
+    known = len(steps) == len(spends) <= 3 and 1 < total <= _FEW and 1e-90 < delta < 1
+    if not (known and 1e-9 < upper < 100):
+        return None
+    if not all(0.05 <= mu <= 6 and 1e-12 <= rate <= 0.5 for mu, rate, _ in steps):
+        return None
+    for fine, coarse in ((60, 20), (300, 40)):
+        nodes = _unequal(steps, delta, max(lower, upper / 1000), upper, fine, coarse)
+        if nodes is None:
+            break
+        ends = [_composed(steps, nodes, side) for side in (-1, 1)]
+        lower = _crossing(ends[0], -1, delta, lower, upper)
+        upper = _crossing(ends[1], 1, delta, lower, upper)
+    return lower, upper
+
+
+_FEW = 64
+_MOST_NODES = 3200
+
+
+def _unequal(
+    steps: list[tuple[float, float, int]],
+    delta: float,
+    lower: float,
+    upper: float,
+    fine: int,
+    coarse: int,
+) -> Array | None:
+    """Return nodes, by e-fold ``fine`` about epsilon and ``coarse`` elsewhere; None of too many."""
+    least, top = lower / 30, 1.5 * upper
+    for mu, rate, _ in steps:
+        least = min(least, rate * mu * math.exp(-mu * mu / 2) / 30)
+        # so far out that what is beyond is of no account
+        tails = special.log_ndtr(mu - _PLACES)
+        far = _PLACES[np.searchsorted(-tails, -math.log(delta * 1e-10)).clip(0, len(tails) - 1)]
+        top = max(top, float(losses((mu, rate, 40.0, 40.0), np.array([far]))[0][0]))
+
+    def between(low: float, high: float, folds: int) -> Array:
+        return np.geomspace(low, high, 2 + math.ceil(folds * math.log(high / low)))
+
+    positive = [
+        between(least, 0.2 * lower, coarse),
+        between(0.2 * lower, min(3 * upper, top), fine)[1:],
+    ]
+    if top > 3 * upper:
+        positive.append(between(3 * upper, top, coarse)[1:])
+    negative = -between(least, top, coarse)[::-1]
+    nodes = np.concatenate([negative, [0.0], *positive])
+    pairs = [ReplacedGaussianPair(mu, rate) for mu, rate, _ in steps]
+    near = all(float(pair.outcome(nodes[-1:])[0]) < 36 for pair in pairs)
+    return nodes if near and len(nodes) <= _MOST_NODES else None
+
+
+_PLACES = np.linspace(0.0, 34.0, 341)
+
+
+def _composed(steps: list[tuple[float, float, int]], nodes: Array, side: int) -> _UnequalLaw:
+    """Return a law above that of the sum of all losses (side 1), or below it (-1)."""
+    total: _UnequalLaw | None = None
+    for mu, rate, times in steps:
+        power, left = _of_one(mu, rate, nodes, side), times
+        while left:
+            if left & 1:
+                total = power if total is None else _convolved(nodes, total, power, side)
+            left >>= 1
+            power = _convolved(nodes, power, power, side) if left else power
+    assert total is not None
+    return total
+
+
+def _of_one(mu: float, rate: float, nodes: Array, side: int) -> _UnequalLaw:
+    """Return one sample's law."""
+    x = ReplacedGaussianPair(mu, rate).outcome(nodes)
+    far = float(np.abs(x).max())
+    # Gauss's rule of 12 points on panels as narrow as those of `lucky._large`, with its errors
+    panels = np.ceil(np.diff(x) * (5.1 * (far + mu) + 8) / min(17.0, 5.1 * (far + mu) + 8))
+    panels = np.maximum(panels, 1).astype(int)
+    firsts = np.cumsum(panels) - panels
+    inside = np.arange(panels.sum()) - np.repeat(firsts, panels)
+    half = np.repeat(np.diff(x) / (2 * panels), panels)
+    centre = np.repeat(x[:-1], panels) + half * (2 * inside + 1)
+    points, weights = gauss_rule(12)
+    at = centre[:, None] + half[:, None] * points
+    loss, below = (each.reshape(at.shape) for each in losses((mu, rate, 40.0, 40.0), at.ravel()))
+    masses = np.exp(loss + below - at * at / 2) * (half[:, None] * weights / math.sqrt(2 * math.pi))
+    starts, widths = (np.repeat(each, panels)[:, None] for each in (nodes[:-1], np.diff(nodes)))
+    places = np.clip(np.expm1(starts - loss) / np.expm1(-widths), 0.0, 1.0)
+    mass, right = (np.add.reduceat(each.sum(axis=1), firsts) for each in (masses, masses * places))
+    logs = 2 * (mu * far + mu * mu + abs(math.log(rate))) + float(nodes[-1])
+    wrong = UNIT * (400 + 16 * far * far + 32 * logs)
+    under = (1 - rate) * special.ndtr(x[0]) + rate * special.ndtr(x[0] - mu)
+    over = (1 - rate) * special.ndtr(-x[-1]) + rate * special.ndtr(mu - x[-1])
+    wrong_sum = wrong + 12 * UNIT * int(panels.max())
+    return _placed(nodes, mass, right, (float(under), float(over)), wrong_sum, side, 8 * wrong)
+
+
+def _placed(
+    nodes: Array,
+    mass: Array,
+    right: Array,
+    outside: tuple[float, float],
+    wrong: float,
+    side: int,
+    slack: float,
+) -> _UnequalLaw:
+    """Return a law of cells' masses and of their sums of places, both within a share ``wrong``."""
+    under, over = (each * (1 + side * (2 * wrong + 1e-9)) for each in outside)
+    if side > 0:
+        found = np.zeros(len(nodes))
+        found[1:] += right * (1 + 2 * wrong)
+        found[:-1] += mass * (1 + 2 * wrong) - right * (1 - 2 * wrong)
+        found[0] += under
+        return nodes, found, over + 1e-200, slack
+    with np.errstate(all="ignore"):
+        place = np.nan_to_num(right / mass) * (1 - 4 * wrong)
+    at = nodes[:-1] - np.log1p(np.clip(place, 0.0, 1.0) * np.expm1(-np.diff(nodes)))
+    found = np.append(mass * (1 - 2 * wrong), max(0.0, over - 1e-200))
+    return np.append(at, nodes[-1]), found, 0.0, slack
+
+
+def _convolved(nodes: Array, first: _UnequalLaw, second: _UnequalLaw, side: int) -> _UnequalLaw:
+    """Return the law of the sum of both, on the nodes again."""
+    some = [law[1] > 1e-180 for law in (first, second)]
+    (l1, p1), (l2, p2) = (
+        (law[0][s], law[1][s]) for law, s in zip((first, second), some, strict=True)
+    )
+    count, shares = len(nodes), -np.expm1(-np.diff(nodes))
+    mass, right = np.zeros(count + 1), np.zeros(count + 1)
+    for begin in range(0, len(l1), 256):
+        loss = (l1[begin : begin + 256, None] + l2).ravel()
+        product = (p1[begin : begin + 256, None] * p2).ravel()
+        index = np.searchsorted(nodes, loss, "right")  # 0 below all, count above
+        cell = np.clip(index - 1, 0, count - 2)
+        place = np.clip(-np.expm1(nodes[cell] - loss) / shares[cell], 0.0, 1.0)
+        mass += np.bincount(index, product, count + 1)
+        right += np.bincount(index, product * place, count + 1)
+    # sums one after the other, of so many terms at most, each within some units
+    wrong = UNIT * (64.0 + len(l1) * len(l2))
+    over = float(mass[count])
+    if side > 0:  # what is at infinity, and what was left out
+        over += first[2] + second[2] + 2e-180 * count
+    slack = first[3] + second[3] + 32 * UNIT * float(nodes[-1])
+    return _placed(nodes, mass[1:count], right[1:count], (float(mass[0]), over), wrong, side, slack)
+
+
+def _crossing(law: _UnequalLaw, side: int, delta: float, lower: float, upper: float) -> float:
+    """Return an end of epsilon's bracket: ``upper`` or ``lower`` where nothing better is seen."""
+    at, mass, infinite, slack = law
+    slack += 8 * UNIT * float(np.abs(at).max())
+    room = UNIT * (64 + len(at))
+
+    def enough(epsilon: float) -> bool:
+        moved = epsilon - side * slack
+        some = at > moved
+        value = float(mass[some] @ -np.expm1(moved - at[some])) + infinite
+        return value * (1 + side * room) <= delta
+
+    low, high = max(lower, upper * 1e-6), upper
+    if enough(low) or not enough(high):  # no crossing in between
+        return upper if side > 0 and not enough(low) else low if side > 0 else lower
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high if side > 0 else low

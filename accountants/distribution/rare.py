@@ -121,7 +121,7 @@ class Split:
         # delta <= most + (e^eps + 1) sum Q(x_i > b_i) delta
         share = np.minimum(1.0, (grown + 1) * (1 + room) * self.again)
         most, wrong = (part / (1 - share) * (1 + 4 * UNIT) for part in (most, wrong))
-        inside = epsilons <= self.most
+        inside = (epsilons <= self.most) & np.isfinite(grown)  # beyond 709 nothing is known
         return (
             np.where(inside, np.maximum(0.0, least - wrong), 0.0),
             np.where(inside, np.minimum(1.0, most + wrong), 1.0),
@@ -255,19 +255,21 @@ def _masses(
 def apart(spends: Sequence[tuple[Pair, int]], delta: float) -> Bounds | None:
     """Return 0 where maximal couplings of all steps differ with probability delta at most.
 
-    A step's total variation distance is ``q (2 Phi(mu / 2) - 1)``, in both directions.
+    A step's total variation distance is ``q (2 Phi(mu / 2) - 1)``, in both directions, as P is the
+    larger density from ``mu / 2`` on; of a unit that is replaced ``q (2 Phi(mu) - 1)``, from 0 on.
     """
-    mu, rate, times = np.array(
-        [
-            (body.body.mu, body.rate, times)
-            for pair, times in spends
-            if isinstance(body := pair.pair if isinstance(pair, Reversed) else pair, SampledPair)
-            and isinstance(body.body, GaussianPair)
-        ],
-        dtype=np.float64,
-    ).T
+    some = []
+    for pair, times in spends:
+        body = pair.pair if isinstance(pair, Reversed) else pair
+        if isinstance(body, ReplacedGaussianPair):
+            some.append((2 * body.mu, body.rate, times))
+        elif isinstance(body, SampledPair) and isinstance(body.body, GaussianPair):
+            some.append((body.body.mu, body.rate, times))
+        else:
+            return None
+    mu, rate, times = np.array(some, dtype=np.float64).T
     each = rate * special.erf(mu * math.sqrt(1 / 8)) * (1 + 1e-14)
-    if len(mu) < len(spends) or not (each < 1).all():
+    if not (each < 1).all():
         return None
     logs = float(times @ -np.log1p(-each))
     most = -math.expm1(-logs) * (1 + 8 * UNIT * (len(mu) + 8))
@@ -276,19 +278,23 @@ def apart(spends: Sequence[tuple[Pair, int]], delta: float) -> Bounds | None:
 
 def by_participation(spends: Sequence[tuple[Pair, int]], delta: float) -> Bounds | None:
     """Return what follows of one event: a large loss in any step; None of other pairs."""
-    some = [(pair, times) for pair, times in spends if type(pair) is SampledGaussianPair]
-    if not some:
+    columns = _columns(spends)
+    replaced = columns is not None
+    some = [(p.body.mu, p.rate, n) for p, n in spends if type(p) is SampledGaussianPair]
+    if columns is None and not some:
         return None
-    mu, rate, times = np.array(
-        [(pair.body.mu, pair.rate, times) for pair, times in some], dtype=np.float64
-    ).T
-    lower, losses = 0.0, np.geomspace(1e-3, 600.0, 200)
-    for _ in range(2):
+    mu, rate, times = np.array(some, dtype=np.float64).T if columns is None else columns
+    lower, losses = 0.0, np.geomspace(1e-9, 600.0, 200)
+    for _ in range(3):
         # any points b_i will do; those of one loss are about the best
         found = np.zeros(len(losses))
         for i, loss in enumerate(losses.tolist()):
-            b = (math.log(math.expm1(loss)) - np.log(rate)) / mu + mu / 2
-            above, below = _masses(mu, rate, times, b, False)
+            if replaced:
+                pairs = map(ReplacedGaussianPair, mu.tolist(), rate.tolist())
+                b = np.array([pair.outcome(np.array([loss]))[0] for pair in pairs])
+            else:
+                b = np.log1p(math.expm1(loss) / rate) / mu + mu / 2
+            above, below = _masses(mu, rate, times, b, replaced)
             gain = (above[0] - delta) * (1 - 4 * UNIT)
             if gain > below[1]:
                 ratio = math.log(gain / below[1])

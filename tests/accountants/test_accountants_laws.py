@@ -445,3 +445,24 @@ def test_the_lower_end_of_a_rational_epsilon_is_not_that_of_the_float_above_it(
                 for loss, true in truths.items():
                     found = measure(Spend(loss), Distribution(), epsilon=at).bounds
                     assert found.lower <= true <= found.upper
+
+
+def test_a_small_epsilon_has_digits_of_its_own() -> None:
+    """Seven randomized responses, by all outcomes; the bracket was 2e-5 of epsilon wide."""
+    small, last, delta = mp.mpf(0.000475), mp.mpf(0.000539), 3e-7
+    term = Sequential([Repeated(Spend(Pure(0.000475)), 6), Spend(Pure(0.000539))])
+    bounds = measure(term, Distribution(), delta=delta).bounds
+    assert bounds is not None
+    assert bounds.upper - bounds.lower <= 1.2e-6 * bounds.upper
+
+    def exact(epsilon: float) -> mp.mpf:
+        p, q, total = mp.exp(small) / (1 + mp.exp(small)), mp.exp(last) / (1 + mp.exp(last)), 0
+        for k in range(7):
+            some = mp.binomial(6, k) * p**k * (1 - p) ** (6 - k)
+            for sign, mass in ((1, q), (-1, 1 - q)):
+                loss = (2 * k - 6) * small + sign * last
+                total += some * mass * max(mp.mpf(0), 1 - mp.exp(epsilon - loss))
+        return total
+
+    with mp.workdps(30):
+        assert exact(bounds.lower) >= delta >= exact(bounds.upper)

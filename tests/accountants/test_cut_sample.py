@@ -19,8 +19,8 @@ from accountants import (
     Spend,
     measure,
 )
-from accountants.distribution import lucky
-from accountants.distribution.participation import participation, reversed_profile
+from accountants.distribution import lucky, rare
+from accountants.distribution.participation import few, participation, reversed_profile
 from accountants.losses.cut_sample import CutSample, cut_log_moment, cut_sample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
@@ -319,13 +319,17 @@ def of_one(mu: float, q: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def delta_of_two(mu: float, q: float, epsilon: float) -> float:
     """Return delta of two replaced units' samples: of one, over the law of the other's loss."""
     nodes, weights = np.polynomial.legendre.leggauss(20)
-    edges = np.linspace(-10 - mu, 12 + mu, 400)
+    # L(x) = y where (1 - q) (e^y - 1) = q e^{-mu^2/2} (e^{mu x} - e^{y - mu x}), a quadratic
+    odds = (1 - q) / q * math.exp(mu * mu / 2)
+    # next to where the first loss is epsilon the other's hockey-stick all but has a kink
+    kink = (epsilon / 2 + math.asinh(odds * math.sinh(epsilon / 2))) / mu
+    near = np.geomspace(1e-9, 1.0, 60)
+    edges = np.concatenate([np.linspace(-10 - mu, 12 + mu, 400), kink - near, [kink], kink + near])
+    edges = np.sort(edges)
     half = np.diff(edges)[:, None] / 2
     x = (half * nodes + (edges[1:] + edges[:-1])[:, None] / 2).ravel()
     p, other = of_one(mu, q, x)
     y = epsilon - np.log(p / other)
-    # L(x) = y where (1 - q) (e^y - 1) = q e^{-mu^2/2} (e^{mu x} - e^{y - mu x}), a quadratic
-    odds = (1 - q) / q * math.exp(mu * mu / 2)
     at = (y / 2 + np.arcsinh(odds * np.sinh(y / 2))) / mu
     one = [(1 - q) * ndtr(-at) + q * ndtr(s - at) for s in (mu, -mu)]
     stick = one[0] - np.exp(y) * one[1]
@@ -340,9 +344,23 @@ def test_two_samples_of_a_replaced_unit_hold_an_integral(
     term = Repeated(ReplacedSample(Spend(Gaussian(mu)), q), 2)
     bounds = measure(term, Distribution(), delta=wanted).bounds
     assert bounds is not None
-    assert bounds.upper - bounds.lower <= 0.05 * bounds.upper
+    assert bounds.upper - bounds.lower <= 1e-4 * bounds.upper
     assert delta_of_two(mu, q, bounds.lower) >= wanted * (1 - 1e-9)
     assert delta_of_two(mu, q, bounds.upper) <= wanted * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("mu", "q", "wanted"), [(4.0, 1e-3, 1.2e-3), (1.0, 0.1, 0.03)])
+def test_whether_a_replaced_unit_is_seen_at_all(mu: float, q: float, wanted: float) -> None:
+    pair, x = ReplacedGaussianPair(mu, q), np.linspace(-12, 12, 200_001)
+    p, other = of_one(mu, q, x)
+    apart = float(np.abs(p - other).sum()) * (x[1] - x[0]) / 2
+    assert rare.apart([(pair, 1)], apart * (1 + 1e-9)) == Bounds(0.0, 0.0)
+    assert rare.apart([(pair, 1)], apart * (1 - 1e-9)) is None
+    assert rare.apart([(pair, 2)], 1 - (1 - apart) ** 2 - 1e-9) is None
+    found = rare.by_participation([(pair, 2)], wanted)
+    assert found is not None
+    assert found.lower > 0
+    assert delta_of_two(mu, q, found.lower) >= wanted
 
 
 def convolved(mu: float, q: float, times: int, epsilon: float, top: float, tilt: float) -> float:
@@ -367,6 +385,25 @@ def convolved(mu: float, q: float, times: int, epsilon: float, top: float, tilt:
     stick = -np.expm1(epsilon - sums[some]) * np.exp(-tilt * (sums[some] - epsilon))
     scale = math.exp(times * math.log(float(law.sum())) - tilt * epsilon)
     return scale * float(every[some] @ stick) + beyond[0] - math.exp(epsilon) * beyond[1]
+
+
+def test_two_samples_of_nearly_one_unit_hold_an_integral() -> None:
+    pairs = [ReplacedGaussianPair(mu, 1e-5) for mu in (2.0, math.nextafter(2.0, 3.0))]
+    found = few([(pair, 1) for pair in pairs], 1e-9, 0.0, 5.0)
+    assert found is not None
+    assert found[1] - found[0] <= 1e-4 * found[1]
+    assert delta_of_two(2.0, 1e-5, found[0]) > 1e-9 > delta_of_two(2.0, 1e-5, found[1])
+
+
+@pytest.mark.slow
+def test_a_few_samples_hold_a_convolution() -> None:
+    """The bracket of epsilon was [0.0040, 0.0082]."""
+    pair = ReplacedGaussianPair(0.454, 2.61e-4)
+    found = few([(pair, 8)], 5.6e-12, 0.0, 0.00817)
+    assert found is not None
+    assert found[1] - found[0] <= 5e-4 * found[1]
+    exact = [convolved(0.454, 2.61e-4, 8, each, 0.01, 5 / 0.0043) for each in found]
+    assert exact[0] > 5.6e-12 > exact[1]
 
 
 @pytest.mark.parametrize(

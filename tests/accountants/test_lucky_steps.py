@@ -138,7 +138,9 @@ def test_large_losses_are_convolved(side: int) -> None:
         one, truth = raised / raised.sum(), np.ones(1)
         for _ in range(k):
             truth = np.convolve(truth, one)
-        assert np.abs(found - truth[: len(found)]).max() <= error <= 1e-12
+        # beside what the exponentials here take for 0
+        assert np.all(np.abs(found - truth[: len(found)]) <= error + 1e-100)
+        assert error.max() <= 1e-12
         assert truth[len(found) :].sum() <= lost <= 1e-19
         left_out += len(truth) - len(found)
         of_one = math.log(raised.sum()) + tilt * large.step * len(masses)

@@ -15,7 +15,8 @@ from accountants.distribution import Distribution, _directions_of, _one_way, con
 from accountants.losses.cut_sample import CutSample, cut_log_moment
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.sampled_gaussians import log_moments_of_each
-from accountants.losses.sampling import SampledGaussianPair
+from accountants.losses.sampling import ReplacedGaussianPair, SampledGaussianPair
+from accountants.pair import Pair
 
 
 @pytest.fixture(autouse=True)
@@ -303,6 +304,18 @@ def test_many_who_take_part_beside_dp_accounting(steps: int, rate: float) -> Non
         assert below.get_delta_for_epsilon(epsilon) <= high * (1 + 1e-9)
         assert low <= above.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
         assert high - low <= 1e-3 * high
+
+
+@pytest.mark.parametrize("times", [3, 100])
+@pytest.mark.parametrize(
+    "pair", [SampledGaussianPair(GaussianPair(3.0), 0.01), ReplacedGaussianPair(12.0, 0.01)]
+)
+def test_an_epsilon_whose_exponential_is_no_float_has_bounds(pair: Pair, times: int) -> None:
+    """Of e^800, infinite, times a mass of 0 the bound was not a number, and refused."""
+    with np.errstate(all="ignore"):
+        found = rare.profile([(pair, times)], np.array([5.0, 800.0]))
+    assert found is not None
+    assert np.all((found[0] >= 0) & (found[1] <= 1))
 
 
 def test_a_delta_a_little_less_than_the_probability_of_taking_part_has_a_narrow_bracket() -> None:
