@@ -1060,8 +1060,9 @@ def _computed(
         bounds = _attempt(partial(compute, tuple(spends), epsilons[wide]))
         if bounds is not None:
             some = True
-            lower[wide] = np.maximum(lower[wide], bounds[0])
-            upper[wide] = np.minimum(upper[wide], bounds[1])
+            # what is not a number is no bound
+            lower[wide] = np.fmax(lower[wide], bounds[0])
+            upper[wide] = np.fmin(upper[wide], bounds[1])
     return (lower, upper) if some else _trivial(spends, epsilons)
 
 
