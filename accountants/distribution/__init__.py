@@ -271,6 +271,15 @@ class Distribution:
         return "its dominating pair" if tight else "a pair that dominates it"
 
 
+@frozen
+class Roughly(Distribution):
+    """The same, of which the last digits take most of the time: brackets of four digits."""
+
+    def epsilon(self, state: DistributionState, delta: float) -> Bounds:
+        """Return the rough bracket."""
+        return self.rough_epsilon(state, delta)
+
+
 def _order(state: DistributionState, rest: float) -> float:
     """Return one more than the tilt of the integral at ``0 < rest < 1``."""
     directions = _directions_of(state).directions
