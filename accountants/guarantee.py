@@ -29,7 +29,7 @@ from attrs import field, frozen
 
 from accountants.accountant import Accountant, bounds_of
 from accountants.certification import ACCOUNTANTS, measure, term_mu, term_renyi, term_rho
-from accountants.distribution import Distribution
+from accountants.distribution import Distribution, Roughly
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.numerics import UNIT, Array, Bounds, bracket, brackets, shown
 from accountants.terms import Term
@@ -337,9 +337,11 @@ def _with_bounds(
     every: Worlds, asked: Sequence[Accountant[Any]]
 ) -> tuple[tuple[Accountant[Any], ...], list[str]]:
     """Return those that have a bound, and why the others have none."""
-    answers = [measure(every, each, delta=1e-6) for each in asked]
-    usable = tuple(answer.accountant for answer in answers if answer.bounds is not None)
-    return usable, [f"{a.accountant.name}: {a.reason}" for a in answers if a.bounds is None]
+    # whether there is one does not depend on how narrow it is
+    quick = [Roughly() if type(each) is Distribution else each for each in asked]
+    answers = [(each, measure(every, q, delta=1e-6)) for each, q in zip(asked, quick, strict=True)]
+    usable = tuple(each for each, answer in answers if answer.bounds is not None)
+    return usable, [f"{each.name}: {a.reason}" for each, a in answers if a.bounds is None]
 
 
 @frozen

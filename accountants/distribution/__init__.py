@@ -271,6 +271,15 @@ class Distribution:
         return "its dominating pair" if tight else "a pair that dominates it"
 
 
+@frozen
+class Roughly(Distribution):
+    """The same, of which the last digits take most of the time: brackets of four digits."""
+
+    def epsilon(self, state: DistributionState, delta: float) -> Bounds:
+        """Return the rough bracket."""
+        return self.rough_epsilon(state, delta)
+
+
 def _order(state: DistributionState, rest: float) -> float:
     """Return one more than the tilt of the integral at ``0 < rest < 1``."""
     directions = _directions_of(state).directions
@@ -1080,8 +1089,9 @@ def _computed(
         bounds = _attempt(partial(compute, tuple(spends), epsilons[wide]))
         if bounds is not None:
             some = True
-            lower[wide] = np.maximum(lower[wide], bounds[0])
-            upper[wide] = np.minimum(upper[wide], bounds[1])
+            # what is not a number is no bound
+            lower[wide] = np.fmax(lower[wide], bounds[0])
+            upper[wide] = np.fmin(upper[wide], bounds[1])
     return (lower, upper) if some else _trivial(spends, epsilons)
 
 

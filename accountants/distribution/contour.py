@@ -1057,7 +1057,7 @@ def profile(
     if not len(order):
         return low, high
     (low_part, first_power), (high_part, last_power) = (
-        math.frexp(epsilons[order[i]]) for i in (0, -1)
+        math.frexp(min(float(epsilons[order[i]]), 1e300)) for i in (0, -1)
     )
     # the moments of one neighbourhood serve others near it, and bound Chernoff's at any epsilon
     around = math.floor(32 * low_part) / 32, math.ceil(32 * high_part) / 32

@@ -776,35 +776,29 @@ def scattered_profile(
     # windows from one of few points on, which other questions ask for as well
     apart = 2.0 ** math.floor(math.log2(max(plan.deviation, 1e-12))) / 2
     while len(todo):
-        start = apart * math.floor(float(epsilons[todo[0]]) / apart)
-        for make in (_kept, _kept_long):
-            made = make(known, start)
+        least = float(epsilons[todo[0]])
+        start = apart * math.floor(least / apart)
+        # the least is served in any case, also where it is so large that a step is lost beside it
+        end = max(start + 2 * apart, math.nextafter(least, math.inf))
+        for size in (2**18, _SIZES[-1]):
+            made = _spread_from(known, start, size)
             ends = np.array([made.bounds(x) for x in epsilons[todo].tolist()])
             low[todo] = np.maximum(low[todo], ends[:, 0])
             high[todo] = np.minimum(high[todo], ends[:, 1])
             wide = ~(high[todo] - low[todo] <= enough * high[todo])
             # a window of its own would leave as much open
-            served = (epsilons[todo] < start + 2 * apart) & (make is _kept_long)
+            served = (epsilons[todo] < end) & (size == _SIZES[-1])
             todo = todo[wide & ~served]
-            if not len(todo) or epsilons[todo[0]] >= start + 2 * apart:
+            if not len(todo) or epsilons[todo[0]] >= end:
                 break
     return (low if plan.is_tight else np.zeros(len(low))), high
 
 
+@remembered(8, size=2**26)  # two long ones at most
 def _spread_from(spends: tuple[tuple[Pair, int], ...], start: float, size: int) -> Spread:
     plan = _plan(spends)
     around, ends = plan.for_epsilon(start)
     return _spread_in(plan, ends, around, size)
-
-
-@remembered(8, size=2**27)
-def _kept(spends: tuple[tuple[Pair, int], ...], start: float) -> Spread:
-    return _spread_from(spends, start, 2**18)
-
-
-@remembered(4, size=2**28)
-def _kept_long(spends: tuple[tuple[Pair, int], ...], start: float) -> Spread:
-    return _spread_from(spends, start, _SIZES[-1])
 
 
 _MOST_CAPPED = 16

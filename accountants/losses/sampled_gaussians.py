@@ -172,6 +172,8 @@ class Nodes:
     def of(mu: Array, rate: Array, rule: _Rule, some: NDArray[np.intp]) -> Nodes:
         """Return those of the trapezoid rule, for some of the pairs."""
         left, right = int(rule.left[some].max()), int(rule.right[some].max())
+        if not 0 <= left + right <= 2**24:
+            raise OverflowError("a tilt beyond the range that sums are made for")
         x = rule.step[some, None] * np.arange(-left, right + 1, dtype=np.float64)
         m, q = mu[some, None], rate[some, None]
         log_r = m * x - m * m / 2

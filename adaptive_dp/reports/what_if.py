@@ -16,8 +16,8 @@ import attrs
 from attrs import frozen
 
 import accountants
-from accountants import AccountingError, Bounds, Guarantee, Parallel, Renyi, Sequential, Spend, Term
-from accountants.distribution import DistributionState
+from accountants import AccountingError, Guarantee, Parallel, Renyi, Sequential, Spend, Term
+from accountants.distribution import Roughly
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.mechanism import Mechanism
@@ -39,15 +39,6 @@ class Grid:
     epsilons: dict[str, tuple[tuple[float, ...], ...]]
 
 
-@frozen
-class _Roughly(accountants.Distribution):
-    """Upper bounds of four digits, of which the last of `Distribution`'s take most of the time."""
-
-    def epsilon(self, state: DistributionState, delta: float) -> Bounds:
-        """Return the rough bracket."""
-        return self.rough_epsilon(state, delta)
-
-
 def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     """Return the grid; None where no noise can be scaled, or no accountant has a bound."""
     # adaptive noise and free noise have no number to scale
@@ -57,7 +48,7 @@ def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     deltas = tuple(sorted({*DELTAS, certificate.delta}))
     chosen = _chosen(certificate.accountant)
     started = process_time()
-    roughly = [_Roughly() if a == accountants.Distribution() else a for a in chosen]
+    roughly = [Roughly() if a == accountants.Distribution() else a for a in chosen]
     base = _bounds(plan.term, deltas, roughly, (certificate.delta, chosen))
     # the base took long: rows for single releases would take as long each
     slow = process_time() - started > SLOW

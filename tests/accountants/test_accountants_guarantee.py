@@ -233,6 +233,18 @@ class TestTradeoff:
             assert rate.upper - rate.lower <= 1e-8 * rate.upper
             assert len(asked) <= 80
 
+    def test_huge_epsilons(self) -> None:
+        """Tilts overflow, and some methods with them: what they say is no number, and no bound.
+
+        The step from one window to the next is nothing beside the last.
+        """
+        term = Repeated(Sampled(Spend(Gaussian(1.0)), 0.01), 1000)
+        sampled = Guarantee(term, Distribution())
+        lower, upper = sampled.profile(np.array([1e5, 1e17]))
+        assert np.all((lower <= 1e-300) & (upper <= 1e-300))
+        lower, upper = sampled.profile(np.array([1e17, 1e300, math.inf]))
+        assert np.all((lower <= 1e-300) & (upper >= 0))
+
     def test_loose_brackets_stay_brackets(self) -> None:
         """Bounds of the profile that are far apart give bounds of the curve that are too."""
         tight, renyi = of(Gaussian(1.0)), Guarantee(Spend(Gaussian(1.0)), Renyi())
