@@ -411,8 +411,8 @@ class Synthetic(Mapping[str, Any], Summarized):
         count = min(max(1, round(self.total)), COMPARED)
         try:
             rows = self.rows(count, seed=0)
-        except DeclarationError as error:  # what is released is shown all the same
-            return Comparison(0, {}, [], [str(error), *self.contradictions()])
+        except DeclarationError as refusal:  # what is released is shown all the same
+            return Comparison(0, {}, [], [str(refusal), *self.contradictions()])
         columns = {}
         for each in self.axes:
             made = np.bincount(self._codes(each, rows[each.name]), minlength=each.size)
@@ -423,10 +423,8 @@ class Synthetic(Mapping[str, Any], Summarized):
         for names, (far, error) in self.distances(rows).items():
             low, high = self.interval(names)
             unsure = (low <= 0) & (high > 0)
-            made = np.zeros(unsure.shape)
             places = [self._codes(self.axes[self._place(name)], rows[name]) for name in names]
-            np.add.at(made, tuple(places), 1.0)
-            share = float(made[unsure].sum()) / count
+            share = float(unsure[tuple(places)].sum()) / count
             tables.append((names, unsure.size, error, far, int(unsure.sum()), share))
         return Comparison(count, columns, tables, self.contradictions())
 

@@ -346,7 +346,8 @@ def moved(
     first, columns = steps
     own: list[tuple[Steps, Integers]] = []
     for j in range(rows.shape[1]):
-        step = sum(np.where(places == j, factors, 0) for places, factors in columns)
+        factor_of_j = [np.where(places == j, factors, 0) for places, factors in columns]
+        step = np.sum(factor_of_j, axis=0)
         held = np.flatnonzero(step)
         parts = [(places[held], factors[held]) for places, factors in columns]
         own.append(((first[held], parts), step[held]))
