@@ -320,13 +320,13 @@ def _error_ends(
     gaps = {}
     for name, (hits, others, e, f) in _parts(counts).items():
         found[name] = {
-            group: nulls.rate_interval(hits[i], others[i], e, f, variance, (1 - level) / 2)
+            group: nulls.rate_interval(hits[i], others[i], (e, f), kind, variance, (1 - level) / 2)
             for i, group in enumerate(groups)
         }
         # all groups at once: then no gap is above the widest way between two, nor below the least
         beta = (1 - level) / (2 * len(groups))
         every = [
-            nulls.rate_interval(hits[i], others[i], e, f, variance, beta)
+            nulls.rate_interval(hits[i], others[i], (e, f), kind, variance, beta)
             for i in range(len(groups))
         ]
         low = max(0.0, max(each.low for each in every) - min(each.high for each in every))

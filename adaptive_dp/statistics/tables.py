@@ -124,8 +124,9 @@ def _shares_ends(
 ) -> dict[str, Any]:
     counts = np.asarray(inputs[0], dtype=np.float64)
     variance, beta = nulls.variance_of(kind, float(inputs[1])), nulls.share_beyond(level)
+    cells = (1, counts.size - 1)
     ends = {
-        name: nulls.rate_interval(count, counts.sum() - count, 1, counts.size - 1, variance, beta)
+        name: nulls.rate_interval(count, counts.sum() - count, cells, kind, variance, beta)
         for name, count in zip(categories, counts.tolist(), strict=True)
     }
     return {**nulls.no_intervals(["statistic", "p_value"]), "estimate": ends}
@@ -155,7 +156,8 @@ def goodness_of_fit_test(
         total = c.sum(axis=-1, keepdims=True)
         along = (c - p * total) @ axes
         spread = np.maximum(total, 0.0) * np.maximum(roots, 0.0) + variance
-        return np.asarray((along**2 / spread).sum(axis=-1))
+        # without rows and noise nothing is off by nothing
+        return np.asarray((along**2 / np.maximum(spread, 1e-9)).sum(axis=-1))
 
     generator = nulls.generator_of(counts, scale, p)
     n = raised_total(counts, kind, scale)
@@ -262,7 +264,8 @@ def independence_test(
 
     def statistic(c: Floats) -> Floats:
         e = expected(c)
-        return np.asarray(((c - e) ** 2 / (e + variance)).sum(axis=(-1, -2)))
+        # of a category without rows, and without noise, nothing is off by nothing
+        return np.asarray(((c - e) ** 2 / np.maximum(e + variance, 1e-9)).sum(axis=(-1, -2)))
 
     generator = nulls.generator_of(observed, scale)
     n = raised_total(observed, kind, scale)
