@@ -757,3 +757,15 @@ def test_a_chi_square_of_no_rows_and_no_noise_is_nothing() -> None:
         assert found["cells"]["statistic"] == 0.0
         assert found["cells"]["p_value"] > 0.5
     assert plan.simulate(seed=1, t={"g": [], "h": []})["shares"]["p_value"] == 1.0
+
+
+def test_categories_of_one_name_are_refused_where_results_are_by_name() -> None:
+    """1 and "1" were one key of the estimate, which lost the shares of the first."""
+    table = dp.dataset("t", columns={"g": [1, "1"], "h": ["u", "v"], "x": (0, 1)})
+    for make in (
+        lambda: S.goodness_of_fit(table, "g"),
+        lambda: S.anova(table, "x", "g"),
+        lambda: S.independence(table, "h", "g"),
+    ):
+        with pytest.raises(dp.DeclarationError, match="names, of which two are the same"):
+            make()

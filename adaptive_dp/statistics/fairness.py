@@ -288,7 +288,7 @@ def group_errors(
     noise = nulls.known_noise("errors by group", mechanism, DiscreteLaplace())
     counts = asked.release(noise, name="outcomes")
     kind, scale = nulls.noise_of(counts, noise)
-    groups = [str(value) for value in _values(declared[by])]
+    groups = nulls.names_of("errors by group", _values(declared[by]))
     result = post(group_error_rates, counts, scale, groups=groups, kind=kind)
     return group("group_errors", result, table)
 

@@ -74,6 +74,17 @@ def check_alternative(alternative: str) -> str:
     return alternative
 
 
+def names_of(test: str, keys: Sequence[Any]) -> list[str]:
+    """Return categories as names of what is released of each, or refuse those of one name."""
+    names = [str(key) for key in keys]
+    if len(set(names)) < len(names):
+        raise DeclarationError(
+            f"{test} releases a mapping by the categories' names, of which two are the same: "
+            f"{list(keys)!r}; declare others"
+        )
+    return names
+
+
 def check_inside(name: str, value: Any, low: float, high: float) -> float:
     """Return a number strictly between two, or refuse."""
     plain = number(value)

@@ -96,7 +96,7 @@ def goodness_of_fit(
     counts = table[column].histogram().release(noise, name="counts")
     kind, scale = nulls.noise_of(counts, noise)
     probabilities = [each / total for each in numbers]
-    names = [str(key) for key in keys]
+    names = nulls.names_of("a test of shares", keys)
     result = post(
         goodness_of_fit_test, counts, scale, shares=probabilities, categories=names, kind=kind
     )
@@ -216,11 +216,12 @@ def independence(
     >>> plan.simulate(seed=1, people=data)["test"]["p_value"] < 0.05
     True
     """
-    nulls.check_units("a test of independence", table)
-    keys = [[str(key) for key in _categories(table, each)] for each in (first, second)]
+    test = "a test of independence"
+    nulls.check_units(test, table)
+    keys = [nulls.names_of(test, _categories(table, each)) for each in (first, second)]
     if first == second:
-        raise DeclarationError(f"a test of independence needs two columns, got {first!r} twice")
-    noise = nulls.known_noise("a test of independence", mechanism, DiscreteLaplace())
+        raise DeclarationError(f"{test} needs two columns, got {first!r} twice")
+    noise = nulls.known_noise(test, mechanism, DiscreteLaplace())
     counts = table.group_by(first, second).count().release(noise, name="counts")
     kind, scale = nulls.noise_of(counts, noise)
     result = post(independence_test, counts, scale, categories=keys, kind=kind)
