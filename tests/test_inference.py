@@ -80,6 +80,9 @@ def test_normal_plus_laplace_is_an_integral():
             integral = np.trapezoid(density * tail, z)
             found = float(nulls.normal_laplace_tail(t, variance, scale))
             assert found == pytest.approx(integral, rel=1e-4, abs=1e-13)
+    # noise of a 10^-10th of the deviation is none, and of 10^10 deviations all
+    assert float(nulls.normal_laplace_tail(30.0, 100.0, 1e-9)) == pytest.approx(stats.norm.sf(3.0))
+    assert float(nulls.normal_laplace_tail(3.0, 1e-20, 1.0)) == pytest.approx(math.exp(-3) / 2)
 
 
 # -----------------------------------------------------------------------------
@@ -707,3 +710,62 @@ def test_means_of_groups_and_shares_have_intervals() -> None:
         assert high - low < width
     few = plan.simulate(seed=1, t={name: values[:4] for name, values in rows.items()})
     assert tuple(few["means"]["estimate"]["B"].interval(0.95)) == (0.0, 100.0)
+
+
+def test_intervals_of_shares_allow_for_the_tails_of_laplace_noise() -> None:
+    """Noise of Laplace exceeds 4.5 of its scale with probability e^-4.5 > 1%, normal noise less."""
+    of = {
+        kind: nulls.rate_interval(4.5, 1e5, (1, 2), kind, 2.0, 0.005)
+        for kind in ("laplace", "gaussian")
+    }
+    assert math.exp(-4.5) > 0.01 > 2 * stats.norm.sf(4.5 / math.sqrt(2))
+    assert of["laplace"].low == 0.0 < of["gaussian"].low
+    # of 10^9 rows the interval is Wald's, between the points of any grid of all rates
+    low, high = nulls.rate_interval(3.0013e8, 6.9987e8, (1, 2), "laplace", 2.0, 0.005)
+    half = stats.norm.isf(0.005) * math.sqrt(0.30013 * 0.69987 / 1e9)
+    assert (low, high) == pytest.approx((0.30013 - half, 0.30013 + half), abs=0.05 * half)
+    # a negative total says nothing of a share
+    assert tuple(nulls.rate_interval(3.0, -10.0, (1, 2), "laplace", 20.0, 0.005)) == (0.0, 1.0)
+
+
+def test_intervals_of_many_small_groups_count_noise_as_no_rows() -> None:
+    """Sizes below 0 once counted as 1: of 50 groups of 10, two intervals in three were too low."""
+    rng, groups = np.random.default_rng(1), 50
+    # groups lie apart: their probabilities against all are (k + 1/2) / 50
+    codes, true = np.repeat(np.arange(groups), 10), np.abs((np.arange(50) + 0.5) / 50 - 0.5).mean()
+    value = ranks.rank_difference(codes.astype(float), codes, groups, 0.5)
+    missed = 0
+    for _ in range(60):
+        f, sizes = value + rng.laplace(0, 1500.0), 10 + rng.laplace(0, 3000.0, groups)
+        ends = ranks._kruskal_wallis_ends([f, 1500.0, sizes, 3000.0], 0.95, True, kind="laplace")
+        missed += not ends["estimate"].low <= true <= ends["estimate"].high
+    assert missed <= stats.binom.isf(1e-6, 60, 0.05)
+    # sets of 2,000 groups are more than floats can count
+    many = [5.0, 1.0, np.full(2000, 2.0), 1.0]
+    ends = ranks._kruskal_wallis_ends(many, 0.95, True, kind="laplace")["estimate"]
+    assert ends.low == 0.0 < ends.high
+
+
+def test_a_chi_square_of_no_rows_and_no_noise_is_nothing() -> None:
+    """0 over 0 was NaN, which no draw is as large as: p was 1 in 10,000."""
+    columns = {"g": ["a", "b"], "h": ["a", "b"]}
+    table = dp.dataset("t", columns=columns)
+    tests = {"shares": S.goodness_of_fit(table, "g"), "cells": S.independence(table, "g", "h")}
+    plan = dp.Pipeline(**tests).calibrate(epsilon=5e3)
+    for rows in ([], ["a"] * 3):
+        found = plan.simulate(seed=1, t={"g": rows, "h": rows})
+        assert found["cells"]["statistic"] == 0.0
+        assert found["cells"]["p_value"] > 0.5
+    assert plan.simulate(seed=1, t={"g": [], "h": []})["shares"]["p_value"] == 1.0
+
+
+def test_categories_of_one_name_are_refused_where_results_are_by_name() -> None:
+    """1 and "1" were one key of the estimate, which lost the shares of the first."""
+    table = dp.dataset("t", columns={"g": [1, "1"], "h": ["u", "v"], "x": (0, 1)})
+    for make in (
+        lambda: S.goodness_of_fit(table, "g"),
+        lambda: S.anova(table, "x", "g"),
+        lambda: S.independence(table, "h", "g"),
+    ):
+        with pytest.raises(dp.DeclarationError, match="names, of which two are the same"):
+            make()

@@ -288,7 +288,7 @@ def group_errors(
     noise = nulls.known_noise("errors by group", mechanism, DiscreteLaplace())
     counts = asked.release(noise, name="outcomes")
     kind, scale = nulls.noise_of(counts, noise)
-    groups = [str(value) for value in _values(declared[by])]
+    groups = nulls.names_of("errors by group", _values(declared[by]))
     result = post(group_error_rates, counts, scale, groups=groups, kind=kind)
     return group("group_errors", result, table)
 
@@ -320,13 +320,13 @@ def _error_ends(
     gaps = {}
     for name, (hits, others, e, f) in _parts(counts).items():
         found[name] = {
-            group: nulls.rate_interval(hits[i], others[i], e, f, variance, (1 - level) / 2)
+            group: nulls.rate_interval(hits[i], others[i], (e, f), kind, variance, (1 - level) / 2)
             for i, group in enumerate(groups)
         }
         # all groups at once: then no gap is above the widest way between two, nor below the least
         beta = (1 - level) / (2 * len(groups))
         every = [
-            nulls.rate_interval(hits[i], others[i], e, f, variance, beta)
+            nulls.rate_interval(hits[i], others[i], (e, f), kind, variance, beta)
             for i in range(len(groups))
         ]
         low = max(0.0, max(each.low for each in every) - min(each.high for each in every))

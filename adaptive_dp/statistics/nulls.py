@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import PrivateQuery, Public, Released, change_at, parameter
@@ -72,6 +72,17 @@ def check_alternative(alternative: str) -> str:
             f"alternative must be one of {', '.join(map(repr, ALTERNATIVES))}, got {alternative!r}"
         )
     return alternative
+
+
+def names_of(test: str, keys: Sequence[Any]) -> list[str]:
+    """Return categories as names of what is released of each, or refuse those of one name."""
+    names = [str(key) for key in keys]
+    if len(set(names)) < len(names):
+        raise DeclarationError(
+            f"{test} releases a mapping by the categories' names, of which two are the same: "
+            f"{list(keys)!r}; declare others"
+        )
+    return names
 
 
 def check_inside(name: str, value: Any, low: float, high: float) -> float:
@@ -203,7 +214,7 @@ def exceedance(statistic: float, draws: Floats) -> float:
 # A normal number plus a Laplace one.
 
 
-def normal_laplace_tail(t: Any, variance: float, scale: float) -> Floats:
+def normal_laplace_tail(t: Any, variance: Any, scale: Any) -> Floats:
     r"""Return ``P(Z + L >= t)``, Z normal of a variance and L Laplace of a scale, independent.
 
     ``Q(t/s) + (1/2) e^{s^2/(2 b^2)} [e^{-t/b} Phi(t/s - s/b) - e^{t/b} Q(t/s + s/b)]``.
@@ -213,20 +224,32 @@ def normal_laplace_tail(t: Any, variance: float, scale: float) -> Floats:
     Reed 2006, section 2.
     """
     t = np.asarray(t, dtype=np.float64)
-    if not variance > 0:
+    if not np.any(np.asarray(variance) > 0):
         return tail("laplace", scale, t)
-    s = math.sqrt(variance)
-    a = s / scale
-    # logarithms: the exponentials may overflow where the normal tails vanish
-    low = np.exp(a * a / 2 - t / scale + log_ndtr(t / s - a))
-    high = np.exp(a * a / 2 + t / scale + log_ndtr(-t / s - a))
-    return np.asarray(np.clip(ndtr(-t / s) + (low - high) / 2, 0.0, 1.0))
+    s = np.sqrt(variance)
+    a, x = s / scale, t / s
+    low, high = (_scaled_tail(a, sign * x) for sign in (1, -1))
+    return np.asarray(np.clip(ndtr(-x) + (low - high) / 2, 0.0, 1.0))
 
 
-def normal_noise_tail(t: Any, variance: float, kind: str, scale: float) -> Floats:
+def _scaled_tail(a: Any, x: Floats) -> Floats:
+    """Return ``e^{a^2/2 - a x} Q(a - x)``.
+
+    Where ``a > x`` that is ``e^{-x^2/2} erfcx((a - x) / sqrt 2) / 2``, in which no large exponents
+    cancel: a may be 1e10, where noise is little. Elsewhere the exponents are those of the tail.
+    """
+    u = np.asarray(a - x)
+    # each of the two only where it is chosen
+    inside = np.exp(-x * x / 2) * erfcx(np.maximum(u, 0.0) / math.sqrt(2)) / 2
+    outside = np.minimum(u, 0.0)
+    beyond = np.exp(outside * a - a * a / 2 + log_ndtr(-outside))
+    return np.asarray(np.where(u > 0, inside, beyond))
+
+
+def normal_noise_tail(t: Any, variance: Any, kind: str, scale: Any) -> Floats:
     """Return the tail of a normal number plus noise; integer noise counts as continuous."""
     if kind == "gaussian":
-        return np.asarray(ndtr(-np.asarray(t) / math.sqrt(variance + scale * scale)))
+        return np.asarray(ndtr(-np.asarray(t) / np.sqrt(variance + scale * scale)))
     return normal_laplace_tail(t, variance, scale)
 
 
@@ -264,23 +287,40 @@ def share_beyond(level: float, sides: int = 2) -> float:
 
 
 def rate_interval(
-    hits: float, others: float, of_hits: int, of_others: int, variance: float, beta: float
+    hits: float, others: float, sizes: tuple[int, int], kind: str, variance: float, beta: float
 ) -> ConfidenceInterval:
     """Return the rates p for which ``hits - p (hits + others)`` is no surprise at either side.
 
     Parameters
     ----------
     hits, others
-        Released counts, sums of ``of_hits`` and ``of_others`` with noise of this variance each.
+        Released counts.
+    sizes
+        Of how many counts each is the sum.
+    kind, variance
+        The noise of each count. Sums of Laplace noise are taken as one of their variance, whose
+        tails are longer: a normal law of it would leave out a true rate five times too often at
+        a level of 99.9 %.
     beta
         The probability beyond each end.
     """
     z, total = -float(ndtri(beta)), hits + others
+    rows = max(total + z * math.sqrt(sum(sizes) * variance), 1.0)
+
+    def spreads(p: Floats) -> tuple[Floats, Floats]:
+        # the least keep a quotient of both defined
+        noise = np.maximum(variance * (sizes[0] * (1 - p) ** 2 + sizes[1] * p**2), 1e-18)
+        return np.maximum(rows * p * (1 - p), 1e-18), noise
+
+    found = np.clip(np.array([hits / max(total, 1.0)]), 0.0, 1.0)
+    near = np.sqrt(np.add(*spreads(found))) / max(total, 1.0)
+    # a grid of all rates, and a finer one about the one found, which many rows tell exactly
     p = np.linspace(0.0, 1.0, 2001)
-    rows = np.maximum(total + z * math.sqrt((of_hits + of_others) * variance), 1.0)
-    spread = rows * p * (1 - p) + variance * (of_hits * (1 - p) ** 2 + of_others * p**2)
-    holds = np.abs(hits - p * total) <= z * np.sqrt(spread)
-    if not holds.any():  # a total that noise has made negative tells nothing
+    p = np.unique(np.concatenate([p, np.clip(found + near * (20 * p - 10), 0.0, 1.0)]))
+    sampling, noise = spreads(p)
+    scale = np.sqrt(noise if kind == "gaussian" else noise / 2)
+    holds = normal_noise_tail(np.abs(hits - p * total), sampling, kind, scale) >= beta
+    if total <= 0 or not holds.any():  # a total that noise has made negative tells nothing
         return ConfidenceInterval(0.0, 1.0)
     inside = np.flatnonzero(holds)
     # the grid's step outward

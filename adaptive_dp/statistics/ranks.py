@@ -502,6 +502,16 @@ def kruskal_wallis(
     return group("kruskal_wallis", result, table)
 
 
+def _rows_and_divisor(counts: Any, size: int | None) -> tuple[float, float]:
+    """Return the number of rows, and that of all groups but the smallest, by released sizes.
+
+    Sizes below 0 count as they are: raised to 1 each, many of noise alone would be many rows.
+    """
+    given = np.asarray(counts, dtype=np.float64)
+    n = max(float(given.sum()), 1.0) if size is None else float(size)
+    return n, min(max(n - max(float(given.min()), 1.0), n * (1 - 1 / len(given))), n)
+
+
 def _kruskal_wallis_ends(
     inputs: list[Any],
     level: float,
@@ -528,10 +538,8 @@ def _kruskal_wallis_ends(
     f estimates ``e n^2 / D``: to the variance comes that of released sizes.
     """
     f, scale, counts, counts_scale = inputs
-    sizes = np.maximum(np.asarray(counts, dtype=np.float64), 1.0)
-    groups, unknown = len(sizes), nulls.variance_of(kind, float(counts_scale))
-    n = float(sizes.sum()) if size is None else float(size)
-    divisor = min(max(n - float(sizes.min()), n * (1 - 1 / groups)), n)
+    groups, unknown = len(counts), nulls.variance_of(kind, float(counts_scale))
+    n, divisor = _rows_and_divisor(counts, size)
     most = float(raised(counts, counts_scale, kind).sum()) if size is None else n
     q = n / divisor
     # the squares of the slopes of n^2 / D by the counts: of the smallest group, and of others
@@ -539,9 +547,10 @@ def _kruskal_wallis_ends(
     b = np.linspace(0.0, 0.5, 201)[1:]
     ends = [0.0, 0.25]
     for side, sign in enumerate((-1, 1)):
-        ways = 1 if sign > 0 else 2**groups - 2
+        # of more sets than a float can count nothing is a surprise: infinity times 0 is below none
+        ways = 1.0 if sign > 0 else 2.0**groups - 2 if groups < 1000 else math.inf
 
-        def surprising(e: float, sign: int = sign, ways: int = ways) -> bool:
+        def surprising(e: float, sign: int = sign, ways: float = ways) -> bool:
             share = 4 / 27 if sign < 0 else max(0.0, float(np.max((1 - b) ** 2 * b - e * e / b)))
             variance = share * most**3 / divisor**2 + e * e * slopes * unknown
             far = sign * (min(e * n * q, clamp * divisor) - float(f))
@@ -579,12 +588,11 @@ def kruskal_wallis_test(
     draws = np.abs(sums * math.sqrt(n * (n + 1) / 12)).sum(axis=1) / (n - least)
     draws = np.minimum(draws, clamp * (n - least))
     draws = draws + nulls.draw_noise(generator, kind, scale, (DRAWS,))
-    known = np.maximum(np.asarray(counts, dtype=np.float64), 1.0)
-    rows = float(known.sum()) if size is None else float(size)
+    rows, divisor = _rows_and_divisor(counts, size)
     return {
         "statistic": float(f),
         "p_value": nulls.exceedance(f, draws),
-        "estimate": float(np.clip(f * (rows - known.min()) / rows**2, 0.0, 0.25)),
+        "estimate": float(np.clip(f * divisor / rows**2, 0.0, 0.25)),
     }
 
 

@@ -96,7 +96,7 @@ def goodness_of_fit(
     counts = table[column].histogram().release(noise, name="counts")
     kind, scale = nulls.noise_of(counts, noise)
     probabilities = [each / total for each in numbers]
-    names = [str(key) for key in keys]
+    names = nulls.names_of("a test of shares", keys)
     result = post(
         goodness_of_fit_test, counts, scale, shares=probabilities, categories=names, kind=kind
     )
@@ -124,8 +124,9 @@ def _shares_ends(
 ) -> dict[str, Any]:
     counts = np.asarray(inputs[0], dtype=np.float64)
     variance, beta = nulls.variance_of(kind, float(inputs[1])), nulls.share_beyond(level)
+    cells = (1, counts.size - 1)
     ends = {
-        name: nulls.rate_interval(count, counts.sum() - count, 1, counts.size - 1, variance, beta)
+        name: nulls.rate_interval(count, counts.sum() - count, cells, kind, variance, beta)
         for name, count in zip(categories, counts.tolist(), strict=True)
     }
     return {**nulls.no_intervals(["statistic", "p_value"]), "estimate": ends}
@@ -155,7 +156,8 @@ def goodness_of_fit_test(
         total = c.sum(axis=-1, keepdims=True)
         along = (c - p * total) @ axes
         spread = np.maximum(total, 0.0) * np.maximum(roots, 0.0) + variance
-        return np.asarray((along**2 / spread).sum(axis=-1))
+        # without rows and noise nothing is off by nothing
+        return np.asarray((along**2 / np.maximum(spread, 1e-9)).sum(axis=-1))
 
     generator = nulls.generator_of(counts, scale, p)
     n = raised_total(counts, kind, scale)
@@ -214,11 +216,12 @@ def independence(
     >>> plan.simulate(seed=1, people=data)["test"]["p_value"] < 0.05
     True
     """
-    nulls.check_units("a test of independence", table)
-    keys = [[str(key) for key in _categories(table, each)] for each in (first, second)]
+    test = "a test of independence"
+    nulls.check_units(test, table)
+    keys = [nulls.names_of(test, _categories(table, each)) for each in (first, second)]
     if first == second:
-        raise DeclarationError(f"a test of independence needs two columns, got {first!r} twice")
-    noise = nulls.known_noise("a test of independence", mechanism, DiscreteLaplace())
+        raise DeclarationError(f"{test} needs two columns, got {first!r} twice")
+    noise = nulls.known_noise(test, mechanism, DiscreteLaplace())
     counts = table.group_by(first, second).count().release(noise, name="counts")
     kind, scale = nulls.noise_of(counts, noise)
     result = post(independence_test, counts, scale, categories=keys, kind=kind)
@@ -262,7 +265,8 @@ def independence_test(
 
     def statistic(c: Floats) -> Floats:
         e = expected(c)
-        return np.asarray(((c - e) ** 2 / (e + variance)).sum(axis=(-1, -2)))
+        # of a category without rows, and without noise, nothing is off by nothing
+        return np.asarray(((c - e) ** 2 / np.maximum(e + variance, 1e-9)).sum(axis=(-1, -2)))
 
     generator = nulls.generator_of(observed, scale)
     n = raised_total(observed, kind, scale)
