@@ -60,17 +60,17 @@ built: a made-up row is exchanged for another and for NaN, and no bit of another
 change; and each slot is given several rows, of which all results must be equal (``slots_agree``).
 Few numbers of a row tell whether the ends of threads' shares are computed by other code, so that no
 elementwise operation that is rounded more than once may have such an end within a slot or a vector;
-sums are computed by as many threads as were there. Physical batches for which they are not equal are passed over, multiples of 32 are tried first. The last pass
-may have one of a few smaller shapes, if made-up rows have the same results there, bit for bit, and
-in all slots. Not of units with several rows, and not where a physical batch is asked for. If no
-size makes them equal, a row's share depends on its slot: each row (or unit) is then given a random
-slot by the library's stream, independent of the others', and there are as many passes as the
-fullest slot needs. Given all slots, a row more moves the sum by one share, and the others' slots
-have the same law with and without it: the two laws of the sum are mixtures of neighbours over the
-same weights, and divergences that are jointly convex are at most the largest. (Own proof.) Where
-the slots agree, rows are placed in as few passes as hold them, at random too. Nothing of this is
-claimed for a module that computes in another way on private rows than on the made-up ones (a branch
-on values), except by `torch.func`.
+sums are computed by as many threads as were there. Physical batches for which they are not equal
+are passed over, multiples of 32 are tried first. The last pass may have one of a few smaller
+shapes, if made-up rows have the same results there, bit for bit, and in all slots. Not of units
+with several rows, and not where a physical batch is asked for. If no size makes them equal, a row's
+share depends on its slot: each row (or unit) is then given a random slot by the library's stream,
+independent of the others', and there are as many passes as the fullest slot needs. Given all slots,
+a row more moves the sum by one share, and the others' slots have the same law with and without it:
+the two laws of the sum are mixtures of neighbours over the same weights, and divergences that are
+jointly convex are at most the largest. (Own proof.) Where the slots agree, rows are placed in as
+few passes as hold them, at random too. Nothing of this is claimed for a module that computes in
+another way on private rows than on the made-up ones (a branch on values), except by `torch.func`.
 
 References
 ----------
