@@ -1209,7 +1209,8 @@ class ClippedSums:
         right_sum = max(away, abs(found - norm)) <= self._tolerance * max(longest, TINY) < math.inf
         if whole <= MOST_MARGIN and right_sum:
             self._together_margins[rows] = margins
-            self._together[rows] = self._units_agree(rows)
+            agree = self._units_agree(rows)
+            self._together[rows] = agree and self.slots_agree
 
     def _units_agree(self, rows: int) -> bool:
         """Return whether one unit has the same results in all places; refuse units that mix."""
