@@ -300,6 +300,41 @@ def test_a_gradient_that_is_a_parameter_is_not_overwritten() -> None:
     np.testing.assert_allclose(total * sums.step, 4 * np.array([0.03, 0.04, 0.12]), atol=1e-5)
 
 
+class _Fixed(torch.autograd.Function):
+    """Whose gradient is a buffer itself."""
+
+    @staticmethod
+    def forward(w: Any, x: Any, buffer: Any) -> Any:
+        return (w * buffer).sum() + 0 * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx: Any, slopes: Any) -> Any:
+        return ctx.saved_tensors[0], None, None
+
+    generate_vmap_rule = True
+
+
+class _Buffered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([0.3, 0.4, 1.2]))
+        self.register_buffer("b", torch.tensor([0.1, 0.2, 0.3]))
+
+    def forward(self, x: Any) -> Any:
+        return _Fixed.apply(self.w, x, self.b)
+
+
+def test_a_gradient_that_is_a_buffer_is_not_overwritten() -> None:
+    x = torch.ones(4, 1)
+    sums = ClippedSums(_Buffered(), lambda o, t: o.sum(), x, labels(4), physical_batch=1)
+    total, _ = sums(flat(_Buffered()), x, labels(4), threshold=10.0)
+    np.testing.assert_allclose(total * sums.step, 4 * np.array([0.01, 0.02, 0.03]), atol=1e-5)
+
+
 def shortened(rows: Any, rule: str, c: float, parts: list[slice]) -> Any:
     """The rules by their formulas, of each part by itself."""
     result, length = np.zeros_like(rows), 1 / math.sqrt(len(parts))
@@ -777,6 +812,56 @@ def test_a_physical_batch_is_chosen_for_the_expected_rows() -> None:
     # the last pass has the smallest shape that holds it, whose results are the same bit for bit
     parts = [sums(flat(net), x[p], y[p], threshold=0.5)[0] for p in (slice(3), slice(3, 100))]
     assert np.array_equal(parts[0] + parts[1], one)
+
+
+def test_slots_at_the_end_of_a_threads_share_do_not_agree() -> None:
+    """There SiLU's last 16 numbers are computed by other code, as few rows show, and zeros never.
+
+    The sum would change for more than one row where a row is added and the others move.
+    """
+    net = nn.Sequential(nn.Linear(8, 515), nn.SiLU(), nn.Linear(515, 3))
+    made = torch.zeros(2, 8), labels(2)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        own = [
+            ClippedSums(net, nn.CrossEntropyLoss(), *made, physical_batch=slots)
+            for slots in (64, 96)
+        ]
+    finally:
+        torch.set_num_threads(threads)
+    assert [each.slots_agree for each in own] == [True, False]
+    # computed by the threads by which it was tried
+    seen: list[int] = []
+    own[0]._sum = lambda *_: seen.append(torch.get_num_threads())
+    own[0](flat(net), floats(8)(3), labels(3), threshold=1.0)
+    assert seen == [2]
+    assert torch.get_num_threads() == threads
+
+
+def test_a_sum_starts_at_zero_where_clearing_was_interrupted() -> None:
+    net, rows, sums = make("mlp", physical_batch=32)
+    x, y = rows(5), labels(5)
+    right, _ = sums(flat(net), x, y, threshold=1.0)
+    kept = sums._total
+
+    class Interrupted:
+        """A total whose clearing is interrupted, after the sum."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "zero_":
+                raise KeyboardInterrupt
+            return getattr(kept, name)
+
+        def __getitem__(self, key: Any) -> Any:
+            return kept[key]
+
+    sums._total = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        sums(flat(net), x, y, threshold=1.0)
+    sums._total = kept
+    assert kept.abs().sum() > 0
+    assert np.array_equal(sums(flat(net), x, y, threshold=1.0)[0], right)
 
 
 class Sized(nn.Module):

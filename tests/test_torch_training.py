@@ -579,6 +579,16 @@ class Scaled(torch.nn.Module):
         return x / 16
 
 
+def test_a_threshold_of_any_rate_stays_within_its_limits() -> None:
+    """Of a document: the run would end in an overflow, with rounds spent."""
+    from adaptive_dp.torch.training import next_threshold
+
+    state = {"first_threshold": 1.0, "threshold": 1.0}
+    found = [next_threshold(state, 2.0, 0.5, rate) for rate in (-1000.0, 1e299)]
+    assert found == [1 / next_threshold(state, 2.0, 0.5, 1000.0), found[1]]
+    assert 0 < found[1] < 1 < found[0]
+
+
 # --- the ten gaps of other libraries
 
 

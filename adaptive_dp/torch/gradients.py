@@ -57,18 +57,20 @@ slot's row and of the slot*. Float kernels choose their order of addition by the
 arguments, and at the ends of a matrix by the place: so every pass has the same shape, with empty
 slots filled with a made-up row and masked. Of what is assumed this is tried when the object is
 built: a made-up row is exchanged for another and for NaN, and no bit of another slot's results may
-change; and all slots are given one row, and all results must be equal (``slots_agree``). Physical
-batches for which they are not equal are passed over, multiples of 32 are tried first. The last pass
-may have one of a few smaller shapes, if made-up rows have the same results there, bit for bit, and
-in all slots. Not of units with several rows, and not where a physical batch is asked for. If no
-size makes them equal, a row's share depends on its slot: each row (or unit) is then given a random
-slot by the library's stream, independent of the others', and there are as many passes as the
-fullest slot needs. Given all slots, a row more moves the sum by one share, and the others' slots
-have the same law with and without it: the two laws of the sum are mixtures of neighbours over the
-same weights, and divergences that are jointly convex are at most the largest. (Own proof.) Where
-the slots agree, rows are placed in as few passes as hold them, at random too. Nothing of this is
-claimed for a module that computes in another way on private rows than on the made-up ones (a branch
-on values), except by `torch.func`.
+change; and each slot is given several rows, of which all results must be equal (``slots_agree``).
+Few numbers of a row tell whether the ends of threads' shares are computed by other code, so that no
+elementwise operation that is rounded more than once may have such an end within a slot or a vector;
+sums are computed by as many threads as were there. Physical batches for which they are not equal
+are passed over, multiples of 32 are tried first. The last pass may have one of a few smaller
+shapes, if made-up rows have the same results there, bit for bit, and in all slots. Not of units
+with several rows, and not where a physical batch is asked for. If no size makes them equal, a row's
+share depends on its slot: each row (or unit) is then given a random slot by the library's stream,
+independent of the others', and there are as many passes as the fullest slot needs. Given all slots,
+a row more moves the sum by one share, and the others' slots have the same law with and without it:
+the two laws of the sum are mixtures of neighbours over the same weights, and divergences that are
+jointly convex are at most the largest. (Own proof.) Where the slots agree, rows are placed in as
+few passes as hold them, at random too. Nothing of this is claimed for a module that computes in
+another way on private rows than on the made-up ones (a branch on values), except by `torch.func`.
 
 References
 ----------
@@ -163,6 +165,32 @@ THRESHOLDS = (1e-20, 1e20)
 
 SIZES = (32, 64, 256)
 """Physical batches that are tried."""
+
+TURNS = 4
+"""So many made-up rows are tried in each slot."""
+
+GRAINS = (2**10, 2**11, 2**15)
+"""PyTorch's kernels give so many numbers to a thread before they take another."""
+
+VECTORS = 128
+"""Bytes of the two vectors that an elementwise kernel computes at once, the longest there are."""
+
+EXACT = """
+abs add addmm alias arange bmm cat ceil clamp clamp_max clamp_min clone copy convolution
+convolution_backward constant_pad_nd detach div embedding empty empty_like eq expand fill floor
+frexp full full_like gather ge gt hardtanh hardtanh_backward im2col index index_add index_put
+index_select le lift_fresh linalg_vector_norm lt masked_fill max_pool2d_with_indices
+max_pool2d_with_indices_backward maximum mean minimum mm mul nan_to_num native_group_norm
+native_group_norm_backward native_layer_norm native_layer_norm_backward ne neg new_zeros
+nll_loss_backward nll_loss_forward ones_like permute reciprocal relu reshape round scalar_tensor
+scatter select select_backward slice slice_backward sqrt squeeze stack sub sum t
+threshold_backward transpose unfold unsqueeze view where zeros zeros_like _log_softmax
+_log_softmax_backward_data _scaled_dot_product_flash_attention_for_cpu
+_scaled_dot_product_flash_attention_for_cpu_backward _softmax _softmax_backward_data _to_copy
+_unsafe_view
+"""
+"""Operations of which each number is rounded once, so that all codes of it agree, and those that
+are not parted in the middle of a row."""
 
 
 def placed(count: int, slots: int, stream: Stream, *, agree: bool) -> NDArray[np.int64]:
@@ -263,7 +291,8 @@ def _apart(values: list[Tensor], others: Iterable[Tensor]) -> list[Tensor]:
     apart = []
     for value in values:
         memory = value.untyped_storage().data_ptr()
-        alone = memory not in seen and value.is_contiguous()
+        # of one row, a value without an axis of rows, such as a buffer, is contiguous too
+        alone = memory not in seen and value.is_contiguous() and len(value) > 1
         apart.append(value if alone else value.clone(memory_format=torch.contiguous_format))
         seen.add(memory)
     return apart
@@ -312,7 +341,7 @@ class _Dense:
         product = (_norms(self.inputs) * sizes).mul_(power * 2.0**-HALF).square_()
         if inputs.ndim == 2:
             # |g a'| = |g| |a|
-            self.squares = product if bias is None else product.addcmul_(sizes, sizes)
+            self.squares = product if bias is None else product.add_(sizes * sizes)
             if slopes.dtype != torch.float64:
                 return  # |H| |A| <= 2^36 where A is not 0, and H is finite
         else:
@@ -323,7 +352,7 @@ class _Dense:
             steps, width = inputs.shape[1], inputs.shape[2] + slopes.shape[2]
             error = (steps**2 + width + 16) * 2.0**-51
             exact = inner.sum((1, 2)).mul_((power * 2.0**-HALF).square_())
-            self.squares = exact.clamp_(min=0.0).add_(product, alpha=error)
+            self.squares = exact.clamp_(min=0.0).add_(product.mul_(error))
         # the largest factors for which |H| |A| <= 64 2^36; half, for what rounding adds
         self.caps = REACH / 2 / (sizes * power)
 
@@ -405,7 +434,7 @@ class _Lookup:
             # sum of g_s'g_t over equal tokens; its float error is at most that many roundings of
             # sum_st |g_s| |g_t| <= T |g|^2
             error = steps * (steps**2 + width + 16) * 2.0**-51
-            self.squares = inner.sum((1, 2)).clamp_(min=0.0).add_(lengths**2, alpha=error)
+            self.squares = inner.sum((1, 2)).clamp_(min=0.0).add_(lengths**2 * error)
         # a row's entries add up to at most sqrt(T) |H|
         self.caps = max(REACH / 2 / math.sqrt(steps), 1.0) / lengths
 
@@ -650,10 +679,17 @@ def _scalar(value: Tensor) -> Tensor:
 
 
 @contextmanager
-def _as_built() -> Iterator[None]:
-    """Compute as a network was tried, whatever modes of PyTorch are on around."""
-    with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
-        yield
+def _as_built(threads: int | None = None) -> Iterator[None]:
+    """Compute as a network was tried, whatever modes of PyTorch are on around, and threads."""
+    before = torch.get_num_threads()
+    try:
+        if threads not in (None, before):
+            torch.set_num_threads(threads)
+        with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+            yield
+    finally:
+        if threads not in (None, before):
+            torch.set_num_threads(before)
 
 
 class ClippedSums:
@@ -721,7 +757,7 @@ class ClippedSums:
         expected: int | None = None,
         by_unit: bool = False,
     ) -> None:
-        self._by_unit = by_unit
+        self._by_unit, self._threads, self._clean = by_unit, torch.get_num_threads(), True
         names = [n for n, p in module.named_parameters() if p.requires_grad]
         if not names:
             raise DeclarationError("the module has no parameter with requires_grad: nothing to fit")
@@ -1128,8 +1164,8 @@ class ClippedSums:
 
     def _alike(self, small: int, large: int) -> bool:
         """Return whether made-up rows have the same results in passes of both sizes, and slots."""
-        n = min(len(self._inputs), small)
         one, two = (self._results(*self._filled(slots)) for slots in (small, large))
+        n = min(2 * len(self._inputs), small)
         equal = all(torch.equal(a[:n], b[:n]) for a, b in zip(one, two, strict=True))
         return equal and self._agree(small)
 
@@ -1173,24 +1209,26 @@ class ClippedSums:
         right_sum = max(away, abs(found - norm)) <= self._tolerance * max(longest, TINY) < math.inf
         if whole <= MOST_MARGIN and right_sum:
             self._together_margins[rows] = margins
-            self._together[rows] = self._units_agree(rows)
+            agree = self._units_agree(rows)
+            self._together[rows] = agree and self.slots_agree
 
     def _units_agree(self, rows: int) -> bool:
         """Return whether one unit has the same results in all places; refuse units that mix."""
-        slots, n = self.physical_batch // rows * rows, len(self._inputs)
+        slots, n = self.physical_batch // rows * rows, 2 * len(self._inputs)
         index = np.full(self.physical_batch, -1)
 
         def results(index: NDArray[np.int64], last: Tensor) -> list[Tensor]:
-            rows_and_last = torch.cat([self._inputs, last])
-            targets = torch.cat([self._targets, self._targets[:1]])
+            inputs, targets = self._several()
+            rows_and_last = torch.cat([inputs, last])
+            targets = torch.cat([targets, targets[:1]])
             _, parts, _ = self._joined(index, rows, rows_and_last, targets)
             found = [part.rows() for part in parts] + [part.squares[:, None] for part in parts]
             return [torch.nan_to_num(values.reshape(slots // rows, -1)) for values in found]
 
-        index[:slots] = np.arange(slots) % rows % n
-        alike = results(index, self._inputs[:1])
-        agree = all(torch.equal(values, values[:1].expand_as(values)) for values in alike)
-        index[:slots] = np.arange(slots) % n
+        # unit u has the rows u, u + 1, ... of those, and so has each n-th unit
+        units, of = np.divmod(np.arange(slots), rows)
+        m = min(n, slots // rows)
+        index[:slots] = (units % m + of) % n
         middle = slots // rows // 2
         keep = torch.arange(slots // rows) != middle
         before = results(index, self._inputs[:1])
@@ -1202,11 +1240,27 @@ class ClippedSums:
                     f"in {type(self._module).__name__} a unit's gradient depends on the units "
                     f"beside it, in a batch of {self.physical_batch}"
                 )
-        return agree
+        for turn in range(min(TURNS, m)):
+            index[:slots] = ((units + turn) % m + of) % n
+            held = torch.arange(turn, turn + slots // rows) % m
+            found = results(index, self._inputs[:1])
+            if not all(torch.equal(a, b[held]) for a, b in zip(found, before, strict=True)):
+                return False
+        return True
 
-    def _filled(self, slots: int) -> tuple[Tensor, Tensor]:
-        index = torch.arange(slots) % len(self._inputs)
-        return self._inputs[index], self._targets[index]
+    def _held(self, slots: int, turn: int = 0) -> Tensor:
+        """Return which of the rows of `_several` each slot is given."""
+        return (torch.arange(slots) + turn) % min(2 * len(self._inputs), slots)
+
+    def _several(self) -> tuple[Tensor, Tensor]:
+        """Return the made-up rows, and others: of zeros or ones, any order of adding is exact."""
+        inputs = torch.cat([self._inputs, self._other(self._inputs)])
+        return inputs, torch.cat([self._targets, self._targets])
+
+    def _filled(self, slots: int, turn: int = 0) -> tuple[Tensor, Tensor]:
+        inputs, targets = self._several()
+        held = self._held(slots, turn)
+        return inputs[held], targets[held]
 
     def _seconds(self, slots: int) -> float:
         """Return the processor time of a pass over made-up rows, the least of some."""
@@ -1221,16 +1275,15 @@ class ClippedSums:
         return min(taken)
 
     def _agree(self, slots: int) -> bool:
-        """Return whether one row has the same results in all slots; refuse rows that mix.
+        """Return whether rows have the same results in all slots; refuse rows that mix.
 
         Of what is assumed (the head of this file): one made-up row is exchanged for another, and
-        for NaN, and the others' results must not change by a bit.
+        for NaN, and the others' results must not change by a bit. Where two threads part a tensor,
+        and at its end, a few numbers of a slot may be computed by other code than elsewhere, which
+        agrees for most numbers: so each slot is given several rows.
         """
-        first = (self._inputs[:1], self._targets[:1])
-        same = [v.expand(slots, *v.shape[1:]).contiguous() for v in first]
-        agree = all(torch.equal(rows, rows[:1].expand_as(rows)) for rows in self._results(*same))
         inputs, targets = self._filled(slots)
-        before = self._results(inputs, targets)
+        before, parted = self._traced(slots, inputs, targets)
         keep = torch.arange(slots) != slots // 2
         for other in self._exchanges(inputs[slots // 2 :][:1]):
             changed = inputs.clone()
@@ -1241,7 +1294,51 @@ class ClippedSums:
                     f"in {type(self._module).__name__} a row's gradient depends on the rows beside "
                     f"it, in a batch of {slots}"
                 )
-        return agree
+        if parted:
+            return False
+        for turn in range(min(TURNS, slots)):
+            found = self._results(*self._filled(slots, turn)) if turn else before
+            held = self._held(slots, turn)
+            if not all(torch.equal(a, b[held]) for a, b in zip(found, before, strict=True)):
+                return False
+        return True
+
+    def _traced(self, slots: int, inputs: Tensor, targets: Tensor) -> tuple[list[Tensor], bool]:
+        """Return results, and whether slots may be computed by different code.
+
+        Elementwise kernels of a processor compute two vectors at once, and what is left at the end
+        of a thread's share one by one, by other code: the same to a bit for most numbers, so that
+        made-up rows may not tell. So the shares of all threads must be whole slots and vectors.
+        """
+        found: list[tuple[int, int]] = []
+        exact = frozenset(EXACT.split())
+
+        class Trace(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+            def __torch_dispatch__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                wrote = func(*args, **(kwargs or {}))
+                name = func.overloadpacket.__name__.removesuffix("_")
+                once = name in exact and (kwargs or {}).get("alpha", 1) == 1
+                if not (once or (name == "pow" and args[1] == 2)):
+                    for each in wrote if isinstance(wrote, list | tuple) else (wrote,):
+                        if isinstance(each, torch.Tensor) and each.is_floating_point():
+                            found.append((each.numel(), each.element_size()))
+                return wrote
+
+        if self._like.device.type != "cpu" or slots == 1:
+            return self._results(inputs, targets), False
+        with Trace():
+            results = self._results(inputs, targets)
+        for numbers, width in set(found):
+            if numbers % slots or not numbers:
+                continue
+            for grain in GRAINS:
+                threads = min(torch.get_num_threads(), -(-numbers // grain))
+                own = -(-numbers // threads)
+                if own % (numbers // slots) or own * width % VECTORS:
+                    return results, True
+        return results, False
 
     def _exchanges(self, row: Tensor) -> list[Tensor]:
         other = [self._other(row)] if row.is_floating_point() else [self._other(self._inputs)[:1]]
@@ -1310,7 +1407,6 @@ class ClippedSums:
                 part.add(factors, total, first=first)
         return int(short.sum())
 
-    @_as_built()
     def __call__(
         self,
         theta: Any,
@@ -1370,13 +1466,18 @@ class ClippedSums:
             raise DeclarationError("units are given if, and only if, sums are made with by_unit")
         if len(inputs) != len(targets) or (units is not None and len(units) != len(inputs)):
             raise DeclarationError("inputs, targets and units must have the same number of rows")
+        if not self._clean:  # the clearing below was itself interrupted
+            self._total.zero_()
+        self._clean = False
         try:
             how = threshold, rule, by_layer
-            return self._sum(theta, inputs, targets, units, how, stream or SecureStream())
+            with _as_built(self._threads):
+                return self._sum(theta, inputs, targets, units, how, stream or SecureStream())
         finally:  # nothing of private rows stays here, also after an error
-            self._total.zero_()
             for layer in self._layers or ():
                 layer.read = layer.wrote = None
+            self._total.zero_()
+            self._clean = True
 
     def _sum(
         self,

@@ -569,7 +569,9 @@ def next_threshold(state: Mapping[str, Any], share: float, quantile: float, rate
     """
     first = float(state["first_threshold"])
     share = min(max(share, -1.0), 2.0)
-    following = float(state["threshold"]) * math.exp(-rate * (share - quantile))
+    # a document's rate may be any number: more than e^100 is beyond the limits
+    power = min(max(-rate * (share - quantile), -100.0), 100.0)
+    following = float(state["threshold"]) * math.exp(power)
     return min(max(following, first * FLOOR), first / FLOOR)
 
 
