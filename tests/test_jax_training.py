@@ -212,6 +212,23 @@ def test_sums_of_random_networks(seed: int) -> None:
     assert all(sum(int(v) ** 2 for v in each) <= FULL**2 for each in apart)
 
 
+def test_a_slot_that_differs_for_some_rows_is_found(
+    sums: ClippedSums, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most rows' results are equal in all slots; one row's differ in the last."""
+    theta, exact = np.asarray(drawn(1)[0], np.float32), sums._results
+
+    def uneven(theta: Any, x: Any, y: Any) -> Any:
+        losses, rows = exact(theta, x, y)
+        if np.array_equal(x[-1], sums._inputs[1]):
+            rows[-1] *= 1 + 2.0**-20
+        return losses, rows
+
+    assert sums._agree(theta) == sums.slots_agree
+    monkeypatch.setattr(sums, "_results", uneven)
+    assert not sums._agree(theta)
+
+
 def test_no_share_is_longer_than_the_threshold(sums: ClippedSums) -> None:
     """In integers of any length, at thresholds and gradients of all sizes."""
     theta, x, y = drawn(24, 2)

@@ -48,10 +48,10 @@ nor on how they are divided into batches.
 slot's results are a function of that slot's row and of the slot*. A function of one row sees no
 other row; what remains is that a compiled kernel for many adds in the same order whatever they
 hold. When the object is built, a made-up row is exchanged for another and for NaN, and no bit of
-another slot's results may change; and all slots are given one row (``slots_agree``). Where their
-results differ, each unit's slot is drawn independently by the library's stream, and as many passes
-are made as the fullest slot needs: a unit more adds one share, and the others' slots have the same
-law, so that the two laws of the sum are mixtures of neighbours.
+another slot's results may change; and each slot is given several rows (``slots_agree``). Where
+their results differ, each unit's slot is drawn independently by the library's stream, and as many
+passes are made as the fullest slot needs: a unit more adds one share, and the others' slots have
+the same law, so that the two laws of the sum are mixtures of neighbours.
 
 References
 ----------
@@ -72,7 +72,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.noise.stream import SecureStream, Stream
-from adaptive_dp.torch.gradients import checked_threshold, rule_factors, unit_batches
+from adaptive_dp.torch.gradients import TURNS, checked_threshold, rule_factors, unit_batches
 
 BITS = 36
 """The sum is given in steps of 2^-36 of the threshold."""
@@ -405,7 +405,7 @@ class ClippedSums:
     engines
         Of each leaf that is not empty "kept" or "formed".
     slots_agree
-        Whether a made-up row had the same results, bit for bit, in all slots.
+        Whether made-up rows had the same results, bit for bit, in all slots.
 
     Raises
     ------
@@ -595,11 +595,7 @@ class ClippedSums:
                     "jax.vmap gives another gradient of a made-up row than the row by itself has"
                 )
         self._refuse_fast_math(self._rows(theta, x, y)[1])
-        one = [np.broadcast_to(v[:1], v.shape).copy() for v in (x, y)]
-        alike = self._results(theta, *one)
-        self.slots_agree = all(
-            np.array_equal(v, np.broadcast_to(v[:1], v.shape), equal_nan=True) for v in alike
-        )
+        self.slots_agree = self._agree(theta)
         slot = self.physical_batch // 2
         keep = np.arange(self.physical_batch) != slot
         others = [self._inputs[(index[slot] + 1) % len(self._inputs)]]
@@ -614,6 +610,30 @@ class ClippedSums:
                         "a row's gradient depends on the rows beside it, in a batch of "
                         f"{self.physical_batch}"
                     )
+
+    def _agree(self, theta: Any) -> bool:
+        """Return whether rows have the same results in all slots: each is given several.
+
+        What is left of a loop at its end may be computed by other code, the same for most numbers.
+        Beside the made-up rows stand others: of zeros or ones any order of adding is exact.
+        """
+        inputs, targets = self._inputs, np.concatenate([self._targets] * 2)
+        noise = np.random.default_rng(0).normal(size=inputs.shape)
+        floats = inputs.dtype.kind == "f"
+        others = (inputs + noise).astype(inputs.dtype) if floats else inputs
+        inputs = np.concatenate([inputs, others])
+        count = min(len(inputs), self.physical_batch)
+        before: tuple[NDArray[Any], ...] = ()
+        for turn in range(min(TURNS, self.physical_batch)):
+            held = (np.arange(self.physical_batch) + turn) % count
+            found = self._results(theta, inputs[held], targets[held])
+            before = before or found
+            if not all(
+                np.array_equal(a, b[held], equal_nan=True)
+                for a, b in zip(found, before, strict=True)
+            ):
+                return False
+        return True
 
     def _results(self, theta: Any, x: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the losses of the slots, and whatever else the program gives of each."""
