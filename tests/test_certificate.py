@@ -481,7 +481,7 @@ GIVEN_FIELDS = [
     "tilt", "times", "tolerance", "topics", "universe", "unlabeled", "upper", "value", "values",
     "weight", "weights", "whole_units", "words", "workload", "zero", "labels", "level", "local",
     "models", "sampling", "", "expected", "physical_batch", "quantile", "shapes", "rule",
-    "by_layer", "schedule",
+    "by_layer", "schedule", "short",
 ]
 # fmt: on
 

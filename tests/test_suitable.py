@@ -117,7 +117,7 @@ def test_what_is_named_can_be_released_and_nothing_else() -> None:
                 with pytest.raises(dp.DeclarationError, match=r"reads|norm"):
                     assert dp.Pipeline(value=query.release(made(row))).term
         loops = ("loops", "learning", "statistics", "clusters", "tuned", "margins", "synthetic")
-        if released and not name.startswith(loops):
+        if released and not name.startswith(loops) and not query.states:
             assert dp.Pipeline(**released).term is not None
         seen |= listed
     assert seen == {row.mechanism for row in TABLE}

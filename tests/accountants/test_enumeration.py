@@ -145,7 +145,7 @@ def test_many_outcomes_are_left_to_others() -> None:
 def test_a_law_on_a_lattice_is_the_same_by_its_convolution(times: int) -> None:
     """Copies of an answer beside a response of another step: the lattice's powers, and all."""
     spends: Spends = ((AnswerPair(0.02, 4), times), (ResponsePair(0.3137), 3))
-    low, high = _profile(spends, np.array([0.4]))
+    low, high = _profile(spends, np.array([0.4]), np.zeros(1))
     step, total = truth.real(0.02), mp.mpf(0)
     law = lattice_power(0.02, 4, times)
     for loss, mass in answers(0.3137, 2, 3).items():
