@@ -29,7 +29,7 @@ from attrs import field, frozen
 
 from accountants.accountant import Accountant, bounds_of
 from accountants.certification import ACCOUNTANTS, measure, term_mu, term_renyi, term_rho
-from accountants.distribution import Distribution, Roughly
+from accountants.distribution import Distribution, roughly
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.numerics import UNIT, Array, Bounds, bracket, brackets, shown
 from accountants.terms import Term
@@ -126,11 +126,9 @@ def skipping_negligible(profile: Profile) -> Profile:
         while start < len(order):
             # far beyond the first of them the profile may be negligible, and dear to ask for
             first = float(epsilons[order[start]])
-            far, beside = (
-                max(1.0, 4 * first),
-                np.searchsorted(epsilons[order], 1.1 * first, "right"),
-            )
-            part = order[start : max(start + count, int(beside))]
+            far = max(1.0, 4 * first)
+            beside = int(np.searchsorted(epsilons[order], 1.1 * first, "right"))
+            part = order[start : max(start + count, beside)]
             part = part[~(epsilons[part] > far)]  # one at least, of NaN as well
             start += len(part)
             beyond, upper[part] = negligible[0]
@@ -338,8 +336,8 @@ def _with_bounds(
 ) -> tuple[tuple[Accountant[Any], ...], list[str]]:
     """Return those that have a bound, and why the others have none."""
     # whether there is one does not depend on how narrow it is
-    quick = [Roughly() if type(each) is Distribution else each for each in asked]
-    answers = [(each, measure(every, q, delta=1e-6)) for each, q in zip(asked, quick, strict=True)]
+    pairs = zip(asked, roughly(asked), strict=True)
+    answers = [(each, measure(every, quick, delta=1e-6)) for each, quick in pairs]
     usable = tuple(each for each, answer in answers if answer.bounds is not None)
     return usable, [f"{each.name}: {a.reason}" for each, a in answers if a.bounds is None]
 

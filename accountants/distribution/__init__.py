@@ -15,13 +15,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
 from accountants.accountant import (
+    Accountant,
     Chain,
     Floor,
     PruningBound,
@@ -278,6 +279,11 @@ class Roughly(Distribution):
     def epsilon(self, state: DistributionState, delta: float) -> Bounds:
         """Return the rough bracket."""
         return self.rough_epsilon(state, delta)
+
+
+def roughly(accountants: Sequence[Accountant[Any]]) -> list[Accountant[Any]]:
+    """Return accountants, with `Roughly` in place of the distribution."""
+    return [Roughly() if type(each) is Distribution else each for each in accountants]
 
 
 def _order(state: DistributionState, rest: float) -> float:

@@ -54,7 +54,16 @@ from attrs import evolve, frozen
 from accountants import special
 from accountants.distribution import contour
 from accountants.distribution.convolution import power, transform_error
-from accountants.losses.cut_sample import CutSample, Law, _alike, cut_log_moment, losses, tails
+from accountants.losses.cut_sample import (
+    CutSample,
+    Law,
+    _alike,
+    cut_log_moment,
+    losses,
+    on_panels,
+    panels_between,
+    tails,
+)
 from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
 from accountants.losses.sampling import ReplacedGaussianPair, SampledGaussianPair
 from accountants.numerics import (
@@ -62,7 +71,6 @@ from accountants.numerics import (
     Array,
     Bounds,
     Complex,
-    gauss_rule,
     remembered,
 )
 from accountants.pair import Pair
@@ -429,30 +437,15 @@ def _large(law: Law, top: float, tilt: float, cells: int) -> _Large | None:
     edges = least + step * np.arange(cells + 1)
     x = _outcomes(mu, rate, left, np.asarray(edges, dtype=np.float64))
     x[0] = cut
-    far = float(np.abs(x).max())
-    # Gauss's rule of 12 points is within 64/15 M 8^-22 / (1 - 1/64) on the ellipse whose semi-axes
-    # add up to 8 (Trefethen 2019, Thm 19.3); there the integrands are at most e^{room} times their
-    # least on the panel: axes of 4.0625 w and 3.9375 w, |phi| by its real part and e^{y^2/2}, and
-    # |R| by R at the right end, whose log has a slope of at most mu; of replaced units n by itself
-    # there, d by itself at the left end. Wide cells are cut in panels.
-    widest = min(1.0, 17.0 / (5.1 * (far + mu) + 8))
-    panels = np.ceil(np.diff(x) / widest).astype(int)
-    if not (far < 36 and (panels > 0).all() and panels.sum() < 4 * cells):
+    panels = panels_between(x, mu)
+    if not (np.abs(x).max() < 36 and (panels > 0).all() and panels.sum() < 4 * cells):
         return None
     firsts = np.cumsum(panels) - panels
-    inside = np.arange(panels.sum()) - np.repeat(firsts, panels)
-    half = np.repeat(np.diff(x) / (2 * panels), panels)
-    centre = np.repeat(x[:-1], panels) + half * (2 * inside + 1)
-    nodes, weights = gauss_rule(12)
-    at = centre[:, None] + half[:, None] * nodes
-    loss, below = (each.reshape(at.shape) for each in losses(law, at.ravel()))
+    loss, logs, weights, wrong = on_panels(law, x, panels, top)
     middle = edges[:-1] + step / 2
-    density = np.exp(below - at * at / 2) * (half[:, None] * weights / math.sqrt(2 * math.pi))
+    density = np.exp(logs) * weights
     scaled = density * np.exp(loss - np.repeat(middle, panels)[:, None])
     q, scaled = (np.add.reduceat(each.sum(axis=1), firsts) for each in (density, scaled))
-    # the rounding of x^2, of log r (of n and of d) and of the loss, and the rule's error
-    logs = (2 if left else 1) * (mu * far + mu * mu + abs(math.log(rate))) + top
-    wrong = UNIT * (400 + 16 * far * far + 32 * logs)
     offsets = np.log(scaled / q)
     p = scaled * np.exp(middle)
     # an edge's loss is off by less; so are means
@@ -800,7 +793,7 @@ def _best(
 
 
 _Steps = tuple[float, float, float, int]
-"""mu, the rate, -a where units are replaced (else 0), and the number of steps."""
+"""mu, the rate, a where units are replaced (else 0), and the number of steps."""
 
 _DIGITS = 8.0
 """So many nats of digits are lost on a line for losses far left."""

@@ -36,9 +36,9 @@ from attrs import frozen
 
 from accountants import special
 from accountants.distribution.contour import Composition
-from accountants.losses.cut_sample import losses
+from accountants.losses.cut_sample import losses, on_panels, panels_between
 from accountants.losses.sampling import ReplacedGaussianPair, SampledGaussianPair
-from accountants.numerics import UNIT, Array, Complex, expm1, gauss_rule, log1p, up
+from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
 from accountants.pair import Pair, Reversed
 
 LEAST = 25.0
@@ -327,23 +327,13 @@ def _composed(steps: list[tuple[float, float, int]], nodes: Array, side: int) ->
 def _of_one(mu: float, rate: float, nodes: Array, side: int) -> _UnequalLaw:
     """Return one sample's law."""
     x = ReplacedGaussianPair(mu, rate).outcome(nodes)
-    far = float(np.abs(x).max())
-    # Gauss's rule of 12 points on panels as narrow as those of `lucky._large`, with its errors
-    panels = np.ceil(np.diff(x) * (5.1 * (far + mu) + 8) / min(17.0, 5.1 * (far + mu) + 8))
-    panels = np.maximum(panels, 1).astype(int)
+    panels = np.maximum(panels_between(x, mu), 1)
     firsts = np.cumsum(panels) - panels
-    inside = np.arange(panels.sum()) - np.repeat(firsts, panels)
-    half = np.repeat(np.diff(x) / (2 * panels), panels)
-    centre = np.repeat(x[:-1], panels) + half * (2 * inside + 1)
-    points, weights = gauss_rule(12)
-    at = centre[:, None] + half[:, None] * points
-    loss, below = (each.reshape(at.shape) for each in losses((mu, rate, 40.0, 40.0), at.ravel()))
-    masses = np.exp(loss + below - at * at / 2) * (half[:, None] * weights / math.sqrt(2 * math.pi))
+    loss, logs, weights, wrong = on_panels((mu, rate, 40.0, 40.0), x, panels, float(nodes[-1]))
+    masses = np.exp(loss + logs) * weights
     starts, widths = (np.repeat(each, panels)[:, None] for each in (nodes[:-1], np.diff(nodes)))
     places = np.clip(np.expm1(starts - loss) / np.expm1(-widths), 0.0, 1.0)
     mass, right = (np.add.reduceat(each.sum(axis=1), firsts) for each in (masses, masses * places))
-    logs = 2 * (mu * far + mu * mu + abs(math.log(rate))) + float(nodes[-1])
-    wrong = UNIT * (400 + 16 * far * far + 32 * logs)
     under = (1 - rate) * special.ndtr(x[0]) + rate * special.ndtr(x[0] - mu)
     over = (1 - rate) * special.ndtr(-x[-1]) + rate * special.ndtr(mu - x[-1])
     wrong_sum = wrong + 12 * UNIT * int(panels.max())

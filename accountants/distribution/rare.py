@@ -187,9 +187,7 @@ class _Large:
     def points(self, epsilon: float) -> Array:
         """Return b_i, beyond which a loss is at least ``eps + u``."""
         if self.replaced:
-            far = 2 * epsilon * (1 + 1e-9)
-            pairs = map(ReplacedGaussianPair, self.mu.tolist(), self.rate.tolist())
-            b = np.array([pair.outcome(np.array([far]))[0] for pair in pairs])
+            b = _outcomes(self.mu, self.rate, 2 * epsilon * (1 + 1e-9))
             # and so far out that next to nothing happens again
             log_share = math.log(_AGAIN / float(self.times.sum())) - epsilon
             least = float(_FAR[np.argmax(special.log_ndtr(-_FAR) <= log_share)])
@@ -225,6 +223,12 @@ _AGAIN = 1e-9
 """Of replaced units points lie so far out that delta is too large by this share, if they can."""
 
 _FAR = np.linspace(0.0, 39.0, 400)
+
+
+def _outcomes(mu: Array, rate: Array, loss: float) -> Array:
+    """Return for each kind of replaced units' samples the outcome of a loss."""
+    pairs = map(ReplacedGaussianPair, mu.tolist(), rate.tolist())
+    return np.array([pair.outcome(np.array([loss]))[0] for pair in pairs])
 
 
 def _columns(spends: Sequence[tuple[Pair, int]]) -> tuple[Array, Array, Array] | None:
@@ -289,11 +293,8 @@ def by_participation(spends: Sequence[tuple[Pair, int]], delta: float) -> Bounds
         # any points b_i will do; those of one loss are about the best
         found = np.zeros(len(losses))
         for i, loss in enumerate(losses.tolist()):
-            if replaced:
-                pairs = map(ReplacedGaussianPair, mu.tolist(), rate.tolist())
-                b = np.array([pair.outcome(np.array([loss]))[0] for pair in pairs])
-            else:
-                b = np.log1p(math.expm1(loss) / rate) / mu + mu / 2
+            single = np.log1p(math.expm1(loss) / rate) / mu + mu / 2
+            b = _outcomes(mu, rate, loss) if replaced else single
             above, below = _masses(mu, rate, times, b, replaced)
             gain = (above[0] - delta) * (1 - 4 * UNIT)
             if gain > below[1]:

@@ -17,7 +17,7 @@ from attrs import frozen
 
 import accountants
 from accountants import AccountingError, Guarantee, Parallel, Renyi, Sequential, Spend, Term
-from accountants.distribution import Roughly
+from accountants.distribution import roughly
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.mechanism import Mechanism
@@ -48,8 +48,8 @@ def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     deltas = tuple(sorted({*DELTAS, certificate.delta}))
     chosen = _chosen(certificate.accountant)
     started = process_time()
-    roughly = [Roughly() if a == accountants.Distribution() else a for a in chosen]
-    base = _bounds(plan.term, deltas, roughly, (certificate.delta, chosen))
+    quick = roughly(chosen)
+    base = _bounds(plan.term, deltas, quick, (certificate.delta, chosen))
     # the base took long: rows for single releases would take as long each
     slow = process_time() - started > SLOW
     # the plan once with each noise; None where a mechanism refuses the factor
@@ -66,7 +66,7 @@ def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
         for factor in FACTORS:
             bounds = base if factor == 1.0 else None
             if factor in scaled:
-                bounds = _bounds(make(scaled[factor]), deltas, roughly)
+                bounds = _bounds(make(scaled[factor]), deltas, quick)
             # infinity where nothing is proven
             columns.append(bounds or tuple(math.inf for _ in deltas))
         return tuple(columns)

@@ -193,14 +193,14 @@ def _means(m: Moments, counts: Floats, sums: Floats, squares: Floats) -> tuple[F
     return means, (n * variances + m.noise[1] + means**2 * m.noise[0]) / n**2
 
 
-def _around_means(m: Moments) -> tuple[Floats, Floats, Floats]:
-    """Return the means of groups, and draws of how far released ones are off, with variances."""
+def _around_means(m: Moments) -> tuple[Floats, Floats]:
+    """Return draws of how far groups' released means are off, and of their variances."""
     generator = nulls.generator_of(m.counts, m.sums, m.squares, *m.scales)
     sizes = np.maximum(np.rint(m.counts), 1.0)
     means = np.clip(m.sums / sizes, -1, 1)
     drawn = m.drawn(generator, sizes, means, m.spread(m.counts, m.sums, m.squares, MARGIN))
     draws, variances = _means(m, *drawn)
-    return means, draws - means, variances
+    return draws - means, variances
 
 
 def _difference_ends(
@@ -216,7 +216,7 @@ def _difference_ends(
     m = Moments(inputs, kind)
     means, variances = _means(m, m.counts, m.sums, m.squares)
     found, deviation = float(means[1] - means[0]), math.sqrt(float(variances.sum()))
-    _, off, spread = _around_means(m)
+    off, spread = _around_means(m)
     draws = (off[:, 1] - off[:, 0]) / np.sqrt(spread.sum(axis=-1))
     if m.counts.min() < CLEAR * math.sqrt(m.noise[0]):
         draws = np.array([-math.inf, math.inf])
@@ -331,7 +331,7 @@ def _anova_ends(
 ) -> dict[str, Any]:
     m = Moments(inputs, kind)
     means, variances = _means(m, m.counts, m.sums, m.squares)
-    _, off, spread = _around_means(m)
+    off, spread = _around_means(m)
     draws, beta = off / np.sqrt(spread), nulls.share_beyond(level)
     ends = {}
     for k, name in enumerate(groups):

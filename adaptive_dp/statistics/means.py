@@ -593,9 +593,10 @@ class OfColumns:
         The last two have half of the share: many rounds find axes of very different lengths, and
         few, with less noise, one frame that fits.
         """
-        last = min(times, 2)
-        parts = [("first_shape", times - last, share / 2), ("shape", last, share / 2)]
-        for name, rounds, part in parts if times > 2 else [("shape", last, share)][:last]:
+        parts = [("shape", times, share)] if times else []
+        if times > 2:
+            parts = [("first_shape", times - 2, share / 2), ("shape", 2, share / 2)]
+        for name, rounds, part in parts:
 
             def body(
                 before: Released[Any], rows: Rows, name: str = name, each: float = part / rounds

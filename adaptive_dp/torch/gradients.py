@@ -1216,12 +1216,11 @@ class ClippedSums:
         """Return whether one unit has the same results in all places; refuse units that mix."""
         slots, n = self.physical_batch // rows * rows, 2 * len(self._inputs)
         index = np.full(self.physical_batch, -1)
+        inputs, targets = self._several()
+        targets = torch.cat([targets, targets[:1]])
 
         def results(index: NDArray[np.int64], last: Tensor) -> list[Tensor]:
-            inputs, targets = self._several()
-            rows_and_last = torch.cat([inputs, last])
-            targets = torch.cat([targets, targets[:1]])
-            _, parts, _ = self._joined(index, rows, rows_and_last, targets)
+            _, parts, _ = self._joined(index, rows, torch.cat([inputs, last]), targets)
             found = [part.rows() for part in parts] + [part.squares[:, None] for part in parts]
             return [torch.nan_to_num(values.reshape(slots // rows, -1)) for values in found]
 
