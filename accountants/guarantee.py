@@ -149,9 +149,6 @@ def skipping_negligible(profile: Profile) -> Profile:
 _ROUNDS = 6
 """So often a rough profile is asked: to know where the sharp one is of use."""
 
-_RELATIVE = 1e-8
-"""Bounds that are relatively as close to each other are close enough, whatever they bound."""
-
 
 def maximize(
     profile: Profile,
@@ -159,35 +156,36 @@ def maximize(
     digits: float | Array = 5e-12,
     rounds: int = 40,
     rough: Profile | None = None,
+    relative: float = 1e-8,
 ) -> tuple[Array, Array]:
     """Return lower and upper bounds of ``max over t > 0 of question(t, k(t))``, for each question.
 
     The place of the maximum is guessed by parabolas, and surrounded by ever closer points: their
     bounds alone decide. The search ends where the bounds are within ``digits`` of each other (one
-    for all, or one for each question) and of a hundred-millionth of themselves, or come no closer.
+    for all, or one for each question) and this share of themselves, or come no closer.
 
     Parameters
     ----------
     rough
         Wider bounds that cost less: they say where the maximum is not.
     """
+
+    def allowed(values: Array) -> Array:
+        """Return how far apart bounds may be: a share of small values."""
+        return np.minimum(digits, np.maximum(relative * np.abs(values), 1e-300))
+
     known = None
     if rough is not None:
-        known, lower, upper = _narrowed(rough, objective, digits, _ROUNDS, None)
-        if np.all(upper - lower <= _allowed(digits, upper)):
+        known, lower, upper = _narrowed(rough, objective, allowed, _ROUNDS, None)
+        if np.all(upper - lower <= allowed(upper)):
             return lower, upper
-    return _narrowed(profile, objective, digits, rounds, known)[1:]
-
-
-def _allowed(digits: float | Array, values: Array) -> Array:
-    """Return how far apart bounds may be: a share of small values."""
-    return np.minimum(digits, np.maximum(_RELATIVE * np.abs(values), 1e-300))
+    return _narrowed(profile, objective, allowed, rounds, known)[1:]
 
 
 def _narrowed(
     profile: Profile,
     objective: Objective,
-    digits: float | Array,
+    enough: Callable[[Array], Array],
     rounds: int,
     known: Knots | None,
 ) -> tuple[Knots, Array, Array]:
@@ -210,7 +208,7 @@ def _narrowed(
         # what the profile leaves open at a point asked is left open by more of them
         every, seen = np.arange(len(lower)), np.isin(known.log_t[best], asked).all(axis=0)
         open_ = above[every, best[0]] - lower
-        allowed = _allowed(digits, upper)
+        allowed = enough(upper)
         # ... and where it leaves a good part open, both ends are sought by themselves
         wide = open_ > _WIDE * allowed
         more = upper - lower > np.maximum(allowed, np.where(seen & ~wide, 5 * open_, 0.0))
@@ -472,7 +470,11 @@ class Guarantee:
             raise DomainError("false-positive rates must be between 0 and 1")
         wanted = np.minimum(digits, 2000 * digits * alpha.ravel() + 2e-15)  # of a small power
         lower, upper = maximize(
-            self.profile, _false_negatives(alpha.reshape(-1, 1)), wanted, rough=self._rough
+            self.profile,
+            _false_negatives(alpha.reshape(-1, 1)),
+            wanted,
+            rough=self._rough,
+            relative=2000 * digits,
         )
         # that of a guess that ignores the outputs; rounded to nearest, so moved outward both ways
         largest_probability = 1 - alpha.ravel()
