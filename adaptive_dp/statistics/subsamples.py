@@ -53,18 +53,19 @@ class ColumnNumbers(RowFunction):
 class Rejections(Query):
     """How many of several parts of the rows a test rejects.
 
-    Each unit is in one part, by a uniform draw of its own that no data affects; where the number of
-    units is fixed, by their places in a random order, so that parts are of one size. In each part
-    the test is called with that part's rows alone, and rejects where the p-value that it returns is at
-    most a level. A test that fails, or returns anything but a number in [0, 1], does not reject.
+    Each unit is in one part, by a uniform draw of its own that no data affects; or, where the
+    number of units is fixed, by its place in a random order, so that parts are of one size. In
+    each part the test is called with that part's rows alone, and rejects where the p-value that it
+    returns is at most a level. A test that fails, or returns anything but a number in [0, 1], does
+    not reject.
 
     *Sensitivity* 1, in any norm since it is one number, whatever the relation and however many rows
     a unit has: given all draws, data sets that differ in one unit differ in the rows of one part
     alone (a unit whose rows are exchanged keeps its part, since draws are independent and of one
     law), and the test in another part sees the same numbers in the same order. So with the same
-    draws the count moves by at most 1, and the law of a release of it is a mixture over draws. Parts
-    of one size need as many units in both data sets, of which the exchanged ones have one number:
-    then the same order of the numbers, which no data affect, puts all others into the same parts.
+    draws the count moves by at most 1, and the law of a release of it is a mixture over draws.
+    Parts of one size need as many units in both data sets: the order is one of their numbers, so
+    that all others keep their parts where one unit's rows are exchanged.
 
     Parameters
     ----------
@@ -214,18 +215,18 @@ def any_test(
     test: Callable[..., float],
     *,
     parts: int,
-    level: float = 0.1,
+    level: float = 0.2,
     mechanism: Mechanism | None = None,
     **settings: Any,
 ) -> Released[dict[str, float]]:
     """Make any public test private: run it in parts of the rows, and count its rejections.
 
     Units are split at random into ``parts``, of one size where the number of rows is fixed
-    (``replace_one``, each row a unit, no filter before); in each the test is run, and rejects where its p-value
-    is at most ``level``. One unit changes one part, so that the number of rejections moves by at
-    most 1, whatever the test is. Under the hypothesis it is at most a ``Binomial(parts, level)``
-    number, and the p-value is that of the most powerful private test of a proportion above
-    ``level`` (`proportion`): exact where the public test is.
+    (``replace_one``, each row a unit, no filter before); in each the test is run, and rejects where
+    its p-value is at most ``level``. One unit changes one part, so that the number of rejections
+    moves by at most 1, whatever the test is. Under the hypothesis it is at most a
+    ``Binomial(parts, level)`` number, and the p-value is that of the most powerful private test of
+    a proportion above ``level`` (`proportion`): exact where the public test is.
 
     Parameters
     ----------
@@ -240,7 +241,8 @@ def any_test(
         it fails in a part, it does not reject there.
     parts
         How many. Few large parts make the test strong in each, many make the noise of the count
-        small beside their number: some 10 at epsilon 1, and 20 to 50 at epsilon .3.
+        small beside their number: some 8 at epsilon 1, of ten rows or more; at epsilon .1 as many
+        as the test allows.
     level
         Of the test in each part, usually larger than that of the whole: .1 to .3.
     mechanism
@@ -288,7 +290,13 @@ def any_test(
     change = change_at(table)
     balanced = change.replaced and change.fixed
     query = Rejections(
-        names, Function.of(test), parts, level, declarations(table.domain, names), settings, balanced
+        names,
+        Function.of(test),
+        parts,
+        level,
+        declarations(table.domain, names),
+        settings,
+        balanced,
     )
     noise = nulls.known_noise("a test of tests", mechanism, Tulap())
     rows = table if balanced else complete_rows(table, names)

@@ -91,8 +91,8 @@ def goodness_of_fit(
 
     References
     ----------
-    Kifer and Rogers 2017, section 5.2 (the metric); Gaboardi, Lim, Rogers and Vadhan 2016, Algorithm
-    1 (the law by simulation).
+    Kifer and Rogers 2017, section 5.2 (the metric). Gaboardi, Lim, Rogers and Vadhan 2016,
+    Algorithm 1 (the law by simulation).
 
     Examples
     --------
