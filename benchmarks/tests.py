@@ -134,21 +134,30 @@ def sized(epsilon: float, n: int) -> dict[str, Callable[[np.random.Generator], f
         constants = {"size": n, "null": 0.2, "alternative": "two-sided", "kind": "tulap"}
         return proportions.binomial_test(count, 1 / epsilon, **constants)["p_value"]
 
-    def fit(rng: np.random.Generator) -> float:
-        p = [0.5, 0.3, 0.2]
-        counts = rng.multinomial(n, p)
-        counts = counts + nulls.draw_noise(rng, "discrete_laplace", 1 / epsilon, (3,))
+    def fit(rng: np.random.Generator, size: int | None = None) -> float:
+        p, scale = (
+            ([0.5, 0.3, 0.2], 1 / epsilon) if size is None else ([0.9, 0.06, 0.04], 2 / epsilon)
+        )
+        counts = rng.multinomial(n, p) + nulls.draw_noise(rng, "discrete_laplace", scale, (3,))
         return tables.goodness_of_fit_test(
-            counts, 1 / epsilon, shares=p, categories="abc", kind="discrete_laplace"
+            counts, scale, shares=p, categories="abc", kind="discrete_laplace", size=size
         )["p_value"]
 
-    def independent(rng: np.random.Generator) -> float:
+    def independent(rng: np.random.Generator, size: int | None = None) -> float:
         p = np.outer([0.7, 0.3], [0.5, 0.3, 0.2]).ravel()
-        counts = rng.multinomial(n, p)
-        counts = counts + nulls.draw_noise(rng, "discrete_laplace", of_cells, (6,))
+        scale = of_cells if size is None else 2 * of_cells
+        counts = rng.multinomial(n, p) + nulls.draw_noise(rng, "discrete_laplace", scale, (6,))
         return tables.independence_test(
-            counts, of_cells, categories=("ab", "cde"), kind="discrete_laplace"
+            counts, scale, categories=("ab", "cde"), kind="discrete_laplace", size=size
         )["p_value"]
+
+    def in_parts(rng: np.random.Generator) -> float:
+        p = stats.ttest_1samp(rng.normal(size=(10, n // 10)), 0.0, axis=-1).pvalue
+        count = float(np.sum(p <= 0.2)) + rng.uniform(-0.5, 0.5)
+        count += float(nulls.draw_noise(rng, "discrete_laplace", 1 / epsilon, ()))
+        return subsamples.rejections_test(count, 1 / epsilon, parts=10, share=0.2, kind="tulap")[
+            "p_value"
+        ]
 
     kind = {"kind": "laplace"}
     return {
@@ -163,7 +172,9 @@ def sized(epsilon: float, n: int) -> dict[str, Callable[[np.random.Generator], f
         "`signed_rank`": lambda rng: ranks.signed_rank_test(
             *signed(rng, n, of_signs, 0.0), **TWO_SIDED
         )["p_value"],
+        "`goodness_of_fit`, rows public": lambda rng: fit(rng, n),
         "`goodness_of_fit`": fit,
+        "`independence`, rows public": lambda rng: independent(rng, n),
         "`independence`": independent,
         "`mean_difference`": lambda rng: differences.mean_difference_test(
             *grouped(rng, two, of_means, (0.6, 0.6)), middle=0.0, half=1.0, **TWO_SIDED
@@ -171,6 +182,7 @@ def sized(epsilon: float, n: int) -> dict[str, Callable[[np.random.Generator], f
         "`anova`": lambda rng: differences.anova_test(
             *grouped(rng, three, of_groups, (0.6,) * 3), middle=0.0, half=1.0, groups="abc", **kind
         )["p_value"],
+        "`any_test`": in_parts,
     }
 
 
