@@ -1,7 +1,7 @@
 """Means and covariances without bounds: errors by rows and epsilon, and beside CoinPress.
 
     python benchmarks/means.py --runs 20 --results FILE
-    python benchmarks/means.py --draw docs/statistics/means.png --results FILE
+    python benchmarks/means.py --draw docs/statistics/means.png
     python benchmarks/means.py --draw-lines docs/statistics/lines.png
 
 *One column.* The root of the mean squared difference from the mean of the rows, over their
@@ -28,8 +28,8 @@ equal lengths, and lengths from 1 down to a millionth, turned at random. 1 is as
 itself is off. Of `dp.statistics.Covariance` the same in Frobenius norm, in the frame in which the
 truth is the identity. ``--ellipsoids`` measures them alone.
 
-FILE keeps what was measured, a line of JSON each. The picture of lines and ellipsoids is drawn of
-the tables in docs/statistics/means.md, and of a line through the health insurance experiment.
+FILE keeps what was measured, a line of JSON each. Pictures are drawn of the tables in
+docs/statistics/means.md, and of a line through the health insurance experiment.
 """
 
 # ruff: noqa: E402
@@ -72,11 +72,11 @@ def main() -> None:
     if options.draw_lines:
         draw_lines(options.draw_lines)
         return
+    if options.draw:
+        draw(options.draw)
+        return
     lines = options.results.read_text().splitlines() if options.results.exists() else []
     done = {tuple(key): value for key, value in map(json.loads, lines)}
-    if options.draw:
-        draw(done, options.draw)
-        return
 
     def measured(*key: Any, by: Callable[[], Any]) -> Any:
         if key not in done:
@@ -379,7 +379,7 @@ def covariance_errors(n: int, d: int, axes: str, runs: int) -> list[float]:
     return [float(v) for v in trim_mean(found, 0.1, axis=0)]
 
 
-def draw(done: dict[Any, Any], file: Path) -> None:
+def draw(file: Path) -> None:
     """Draw errors by rows: of one column, of 50 means and of a covariance."""
     import matplotlib as mpl
 
@@ -387,9 +387,10 @@ def draw(done: dict[Any, Any], file: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.8))
+    one = [row for row in published("| law | rows |") if row[0] == "log-normal"]
     for i, method in enumerate(METHODS):
-        line = [done["one", "log-normal", n, 1.0][i] for n in ROWS]
-        axes[0].loglog(ROWS, line, marker="o", label=method)
+        line = [row[2 + len(METHODS) + i] for row in one]  # at epsilon 1, the second of three
+        axes[0].loglog([row[1] for row in one], line, marker="o", label=method)
     axes[0].set_title("one log-normal column, epsilon 1")
     axes[0].set_ylabel("error over the deviation")
     labels = [
@@ -397,13 +398,16 @@ def draw(done: dict[Any, Any], file: Path) -> None:
         *(f"CoinPress, {t} rounds" for t in range(1, 5)),
         "adaptive-dp, no bounds",
     ]
-    titles = {"mean": "50 means, rho 0.5", "covariance": "covariance of 10, axes 1 to 5, rho 0.5"}
-    for axis, (kind, title) in zip(axes[1:], titles.items(), strict=True):
-        rows = sorted(k[-1] for k in done if k[0] == kind and (kind == "mean" or k[1] == "1 to 5"))
-        for i, label in enumerate(labels):
-            key = (kind,) if kind == "mean" else (kind, "1 to 5")
-            style = "k:" if i == 0 else "o-" if i == 5 else "--"
-            axis.loglog(rows, [done[*key, n][i] for n in rows], style, label=label)
+    tables = {
+        "50 means, rho 0.5": published("| rows | no noise |"),
+        "covariance of 10, axes 1 to 5, rho 0.5": [
+            row[1:] for row in published("| axes | rows |") if row[0] == "1 to 5"
+        ],
+    }
+    for axis, (title, rows) in zip(axes[1:], tables.items(), strict=True):
+        for i, label in enumerate(labels, 1):
+            style = "k:" if i == 1 else "o-" if i == 6 else "--"
+            axis.loglog([row[0] for row in rows], [row[i] for row in rows], style, label=label)
         axis.set_title(title)
     for axis in axes:
         axis.set_xlabel("rows")
@@ -414,15 +418,20 @@ def draw(done: dict[Any, Any], file: Path) -> None:
     figure.savefig(file, dpi=110, metadata={"Software": None})
 
 
-def published(begin: str) -> list[list[float]]:
-    """Return the numbers of the page's table that begins so; infinite where there is none."""
+def published(begin: str) -> list[list[Any]]:
+    """Return the cells of the page's table that begins so: numbers, infinite for none, and str."""
     page = Path(__file__).parents[1] / "docs/statistics/means.md"
     rows = []
     for line in page.read_text(encoding="utf-8").split(begin)[1].splitlines()[2:]:
         if not line.startswith("|"):
             break
-        cells = (cell.strip(" *").replace(",", "") for cell in line.strip("|").split("|"))
-        rows.append([math.inf if cell == "-" else float(cell) for cell in cells])
+        row: list[Any] = []
+        for cell in (cell.strip(" *").replace(",", "") for cell in line.strip("|").split("|")):
+            try:
+                row.append(math.inf if cell == "-" else float(cell))
+            except ValueError:
+                row.append(cell)
+        rows.append(row)
     return rows
 
 

@@ -334,6 +334,11 @@ TABLES: dict[str, Table] = {
     "power_in_parts": Table("docs/statistics/tests.md", tests.power_in_parts, slow=True),
     "power_of_ranks": Table("docs/statistics/tests.md", tests.power_of_ranks, slow=True),
     "power_of_anova": Table("docs/statistics/tests.md", tests.power_of_anova, slow=True),
+    "power_of_chi_square": Table("docs/statistics/tests.md", tests.power_of_chi_square, slow=True),
+    "power_of_tests_of_tests": Table(
+        "docs/statistics/tests.md", tests.power_of_tests_of_tests, slow=True
+    ),
+    "power_of_groups": Table("docs/statistics/tests.md", tests.power_of_groups, slow=True),
     "sizes_of_tests": Table("docs/statistics/tests.md", tests.sizes, slow=True),
     "coverage_of_tests": Table("docs/statistics/tests.md", tests.coverage, slow=True),
 }
@@ -368,7 +373,6 @@ MEASURED: tuple[Measured, ...] = (
     ),
     Measured("docs/architecture.md", "| 10^7 rows |", "-m benchmarks.scan engines", "seconds"),
     Measured("docs/architecture.md", "| rows | plan |", "-m benchmarks.scan", "seconds"),
-    Measured("docs/architecture.md", "| | crossings |", "none kept: done once", "peers"),
     Measured("docs/auditing.md", "| Mechanism (truth) |", "benchmarks/audit.py power", "seconds"),
     Measured("docs/auditing.md", "| broken |", "-m benchmarks.audit_one_run", "slow training"),
     Measured(
@@ -379,7 +383,9 @@ MEASURED: tuple[Measured, ...] = (
     ),
     Measured("docs/comparison.md", "| library |", "benchmarks/side_by_side/run.py", "peers"),
     Measured("docs/comparison.md", "| task |", "benchmarks/twenty_tasks.py", "peers"),
-    Measured("docs/comparison.md", "| bounds of the target |", "none kept: done once", "peers"),
+    Measured(
+        "docs/comparison.md", "| bounds of the target |", "benchmarks/audit.py additive", "peers"
+    ),
     Measured("docs/examples.md", "| script |", "examples/*.py", "seconds"),
     Measured("docs/howto/how_sure.md", "| output |", "benchmarks/coverage.py", "a summary"),
     Measured("docs/howto/how_sure.md", "| learner |", "benchmarks/coverage.py", "several runs"),

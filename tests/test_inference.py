@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -195,18 +196,67 @@ def above(rows, *, limit):
     return 0.0 if len(x) and x.mean() > limit else 1.0
 
 
-def rejections(parts=2):
+def rejections(parts=2, balanced=False):
     declared = {"x": column("x", (0.0, 1.0))}
-    return Rejections(("x",), Function.of(above), parts, 0.05, declared, {"limit": 0.5})
+    settings = {"limit": 0.5}
+    return Rejections(("x",), Function.of(above), parts, 0.05, declared, settings, balanced)
 
 
-def law_of_rejections(values, parts=2):
-    """The law of the number of parts whose mean is above 1/2, over all draws of parts."""
-    law = np.zeros(parts + 1)
-    for draws in itertools.product(range(parts), repeat=len(values)):
-        means = [[v for v, d in zip(values, draws, strict=True) if d == i] for i in range(parts)]
-        law[sum(bool(m) and np.mean(m) > 0.5 for m in means)] += parts ** -len(values)
+def law_of_rejections(values, parts=2, balanced=False):
+    """The law of the number of parts whose mean is above 1/2, over all draws of parts.
+
+    None stands for a missing value. Balanced: over all orders of the rows, dealt out in turn.
+    """
+    n, law = len(values), np.zeros(parts + 1)
+    draws = list(itertools.product(range(parts), repeat=n))
+    if balanced:
+        draws = [tuple(i % parts for i in order) for order in itertools.permutations(range(n))]
+    for draw in draws:
+        present = [(v, d) for v, d in zip(values, draw, strict=True) if v is not None]
+        means = [[v for v, d in present if d == i] for i in range(parts)]
+        law[sum(bool(m) and np.mean(m) > 0.5 for m in means)] += 1 / len(draws)
     return law
+
+
+def test_parts_of_one_size_keep_epsilon_where_a_row_is_exchanged():
+    scale, universe = 1.0, (None, 0.0, 0.6, 1.0)
+    noise = np.exp(-np.abs(np.arange(-40, 45)[:, None] - np.arange(3)) / scale)
+    noise *= math.tanh(0.5 / scale)
+    exchanged = 0.0
+    for data in itertools.product(universe, repeat=4):
+        one = noise @ law_of_rejections(data, balanced=True)
+        for v in universe:
+            two = noise @ law_of_rejections((*data[:-1], v), balanced=True)
+            exchanged = max(exchanged, float(np.abs(np.log(one / two)).max()))
+    assert 0.4 < exchanged <= 1 / scale + 1e-12
+    table = dp.dataset("t", columns={"x": (0.0, 1.0)})
+    with pytest.raises(dp.DeclarationError, match="fixed number of units"):
+        dp.Pipeline(
+            n=PrivateQuery(rejections(balanced=True), (table,)).release(S.Tulap(scale=1))
+        ).certify()
+
+
+def test_parts_are_of_one_size_where_rows_are_exchanged():
+    def too_many(rows, *, limit):
+        return 0.0 if len(rows["x"]) > limit else 1.0
+
+    values = np.append(np.linspace(0, 1, 97), [np.nan] * 3)
+    for limit, parts in ((9, 0), (8, None)):  # 100 rows in 10 parts, of which three lack a value
+        table = dp.dataset("t", columns={"x": (0, 1)}, neighbors="replace_one", size=100)
+        test = S.any_test(table, ["x"], too_many, parts=10, limit=limit)
+        plan = dp.Pipeline(test=test).calibrate(epsilon=100.0)
+        counts = [
+            round(plan.simulate(seed=seed, t={"x": values})["test"]["statistic"])
+            for seed in range(20)
+        ]
+        # at least seven parts are whole, whichever the three are in
+        assert min(counts) >= 7 if parts == 0 else set(counts) <= {9, 10}
+    # a filter may lose the row: independent draws, as where a row appears
+    some = S.any_test(table.filter(table["x"] > 0), ["x"], too_many, parts=10, limit=10)
+    plan = dp.Pipeline(test=some).calibrate(epsilon=100.0)
+    assert any(
+        round(plan.simulate(seed=seed, t={"x": values})["test"]["statistic"]) for seed in range(5)
+    )
 
 
 def test_the_exact_law_of_a_released_count_of_rejections_keeps_epsilon():
@@ -233,6 +283,12 @@ def test_rejections_are_drawn_by_that_law():
     query = PrivateQuery(rejections(), (table,)).operation
     counts = np.zeros(3)
     rows = read_rows({"x": values}, {"x": "number"}, None)
+    for seed in range(80):
+        counts[round(query.run([rows], SeededStream(seed)))] += 1
+    for k, p in enumerate(law):
+        assert abs(counts[k] - 80 * p) <= 5.5 * math.sqrt(80 * p * (1 - p)) + 1e-9
+    law, query = law_of_rejections(values, balanced=True), rejections(balanced=True)
+    counts = np.zeros(3)
     for seed in range(80):
         counts[round(query.run([rows], SeededStream(seed)))] += 1
     for k, p in enumerate(law):
@@ -378,6 +434,40 @@ def test_a_public_tests_error_is_shown_before_data_are_read_and_none_of_theirs_a
 
 
 # -----------------------------------------------------------------------------
+# Chi-square tests whose counts have a public total.
+
+
+def test_a_public_total_is_used_where_no_row_lacks_a_category():
+    columns = {"g": ["a", "b", "c"], "h": ["u", "v"]}
+    table = dp.dataset("t", columns=columns, neighbors="replace_one", size=50)
+    for found, size in (
+        (S.goodness_of_fit(table, "g"), None),
+        (S.goodness_of_fit(table.fill(g="a"), "g"), 50),
+        (S.goodness_of_fit(dp.dataset("t", columns=columns).fill(g="a"), "g"), None),
+        (S.goodness_of_fit(table.fill(g="a").filter(table["h"] == "u"), "g"), None),
+        (S.independence(table.fill(g="a"), "g", "h"), None),
+        (S.independence(table.fill(g="a", h="u"), "g", "h"), 50),
+    ):
+        document = dp.Pipeline(test=found).calibrate(epsilon=1.0).to_json()
+        assert f'"size": {json.dumps(size)}}}' in document
+
+
+def test_counts_with_a_public_total_have_the_law_of_a_generalised_least_squares_residual():
+    # the metric of counts known to add up to n, by a pseudo-inverse (Kifer and Rogers, section 5.2)
+    rng = np.random.default_rng(2)
+    p, n, sigma = np.array([0.6, 0.3, 0.1]), 400, 9.0
+    project = np.eye(3) - 1 / 3
+    inverse = np.linalg.inv(n * (np.diag(p) - np.outer(p, p)) + sigma**2 * np.eye(3))
+    for _ in range(20):
+        counts = rng.multinomial(n, p) + rng.normal(0, sigma, 3)
+        found = tables.goodness_of_fit_test(
+            counts, sigma, shares=p, categories="abc", kind="gaussian", size=n
+        )["statistic"]
+        rest = project @ (counts - n * p)
+        assert found == pytest.approx(rest @ project @ inverse @ project @ rest, rel=1e-9)
+
+
+# -----------------------------------------------------------------------------
 # P-values of a proportion are exact.
 
 
@@ -489,6 +579,18 @@ def p_value(name, rng):
         return tables.goodness_of_fit_test(
             counts, 5.0, shares=shares, categories="abc", kind="discrete_laplace"
         )["p_value"]
+    if name == "goodness_of_fit, rows public":
+        shares = [0.9, 0.06, 0.04]
+        counts = rng.multinomial(100, shares) + nulls.draw_noise(rng, "discrete_laplace", 5.0, (3,))
+        constants = {"shares": shares, "categories": "abc", "size": 100}
+        return tables.goodness_of_fit_test(counts, 5.0, kind="discrete_laplace", **constants)[
+            "p_value"
+        ]
+    if name == "independence, rows public":
+        shares = np.outer([0.8, 0.2], [0.9, 0.1]).ravel()
+        counts = rng.multinomial(200, shares) + rng.normal(0, 5, 4)
+        constants = {"categories": ("ab", "cd"), "kind": "gaussian", "size": 200}
+        return tables.independence_test(counts, 5.0, **constants)["p_value"]
     if name == "independence":
         shares = np.outer([0.7, 0.3], [0.5, 0.3, 0.2]).ravel()
         counts = rng.multinomial(400, shares) + nulls.draw_noise(rng, "discrete_laplace", 3.0, (6,))
@@ -529,7 +631,9 @@ SIZED = [
     "kruskal_wallis, rows public",
     "signed_rank, rows public",
     "goodness_of_fit",
+    "goodness_of_fit, rows public",
     "independence",
+    "independence, rows public",
     "mean_difference",
     "anova",
     "coefficients",

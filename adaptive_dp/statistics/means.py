@@ -703,7 +703,9 @@ class Covariance(OfColumns):
         How often the frame is adapted to the rows' ellipsoid, and the last round: all but the last
         have a fourth of what the first mean leaves of mu^2. Each shortens the shortest axis that is
         not yet seen by the root of the noise's share of a row's second moment: of 100,000 rows
-        of 5 columns at epsilon 1, to a seventh.
+        of 5 columns at epsilon 1, to a seventh. Of too few rows short axes are never found, and
+        the covariance is far too long along them: of 5,000 rows, axes of a millionth of the
+        longest.
     free
         Where no budget is given: the name of the free noise.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adaptive_dp.data import Columns, Rows
 from adaptive_dp.data.scan import RowFunction
 from adaptive_dp.graph.errors import DeclarationError, RunError
-from adaptive_dp.graph.handles import PrivateQuery, Released, group, post
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, group, post
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.outputs import released_ends
@@ -50,30 +50,22 @@ class ColumnNumbers(RowFunction):
 
 
 @frozen
-class Declared(RowFunction):
-    """Whether a row has one of a column's categories."""
-
-    of: str
-    keys: tuple[Any, ...]
-
-    def __call__(self, columns: Columns) -> NDArray[np.bool_]:
-        """Return a truth value for each row."""
-        return category_index(columns[self.of], self.keys) >= 0
-
-
-@frozen
 class Rejections(Query):
     """How many of several parts of the rows a test rejects.
 
-    Each unit is in one part, by a uniform draw of its own that no data affects. In each part the
-    test is called with that part's rows alone, and rejects where the p-value that it returns is at
-    most a level. A test that fails, or returns anything but a number in [0, 1], does not reject.
+    Each unit is in one part, by a uniform draw of its own that no data affects; or, where the
+    number of units is fixed, by its place in a random order, so that parts are of one size. In
+    each part the test is called with that part's rows alone, and rejects where the p-value that it
+    returns is at most a level. A test that fails, or returns anything but a number in [0, 1], does
+    not reject.
 
     *Sensitivity* 1, in any norm since it is one number, whatever the relation and however many rows
     a unit has: given all draws, data sets that differ in one unit differ in the rows of one part
     alone (a unit whose rows are exchanged keeps its part, since draws are independent and of one
     law), and the test in another part sees the same numbers in the same order. So with the same
     draws the count moves by at most 1, and the law of a release of it is a mixture over draws.
+    Parts of one size need as many units in both data sets: the order is one of their numbers, so
+    that all others keep their parts where one unit's rows are exchanged.
 
     Parameters
     ----------
@@ -89,6 +81,8 @@ class Rejections(Query):
         The columns' declarations.
     settings
         Keyword arguments of the test.
+    balanced
+        Whether parts are of one size, to one unit.
 
     References
     ----------
@@ -107,6 +101,7 @@ class Rejections(Query):
     level: float = field(converter=number)
     declared: Mapping[str, domains.Column] = field(converter=domains.columns)
     settings: Mapping[str, Any] = settings_parameter("a public test")
+    balanced: bool = False
 
     def label(self) -> str:
         """Return the test and the number of parts."""
@@ -131,7 +126,12 @@ class Rejections(Query):
         return table
 
     def sensitivity(self, domain: domains.Table, change: Change, norm: float) -> float:
-        """Return 1."""
+        """Return 1, or refuse parts of one size where the number of units may differ."""
+        if self.balanced and not (change.replaced and change.fixed):
+            raise DeclarationError(
+                "parts of one size need a fixed number of units, each of one row: all rows of a "
+                "replace_one table without a unit column; use balanced=False"
+            )
         return 1.0
 
     def step(self, domain: domains.Table) -> float:
@@ -161,20 +161,24 @@ class Rejections(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the number of parts in which the test rejects."""
         rows: Rows = inputs[0]
-        for name in self.columns:  # each row by itself
-            declared = self.declared[name]
-            if isinstance(declared, Categories):
-                rows = rows.where(Declared(name, tuple(declared.values)))
         units = rows.units
         count = int(units.max(initial=-1)) + 1
-        part_of_row = draw_parts(stream, [1 / self.parts] * self.parts, count)[units]
+        if self.balanced:  # of all rows, those without a value too
+            place = np.empty(count, dtype=np.int64)
+            place[np.argsort(stream.words(count), kind="stable")] = np.arange(count)
+            part_of_row = (place % self.parts)[units]
+        else:
+            part_of_row = draw_parts(stream, [1 / self.parts] * self.parts, count)[units]
         seeds = stream.words(self.parts)
+        table: dict[str, NDArray[np.float64]] = {}
+        for name in self.columns:
+            table[name] = rows.values(ColumnNumbers(name, self.declared[name]))  # type: ignore[arg-type]
+            categories = isinstance(self.declared[name], Categories)
+            lacking = table[name] < 0 if categories else np.isnan(table[name])
+            part_of_row[lacking] = self.parts  # in none
         order = np.argsort(part_of_row, kind="stable")
         ends = np.searchsorted(part_of_row[order], np.arange(self.parts + 1))
-        table = {
-            name: rows.values(ColumnNumbers(name, self.declared[name]))[order]  # type: ignore[arg-type]
-            for name in self.columns
-        }
+        table = {name: values[order] for name, values in table.items()}
         test = self.test.resolve()
         rejected = 0
         with quiet(os.getpid()):
@@ -211,17 +215,18 @@ def any_test(
     test: Callable[..., float],
     *,
     parts: int,
-    level: float = 0.1,
+    level: float = 0.2,
     mechanism: Mechanism | None = None,
     **settings: Any,
 ) -> Released[dict[str, float]]:
     """Make any public test private: run it in parts of the rows, and count its rejections.
 
-    Units are split at random into ``parts``; in each the test is run, and rejects where its p-value
-    is at most ``level``. One unit changes one part, so that the number of rejections moves by at
-    most 1, whatever the test is. Under the hypothesis it is at most a ``Binomial(parts, level)``
-    number, and the p-value is that of the most powerful private test of a proportion above
-    ``level`` (`proportion`): exact where the public test is.
+    Units are split at random into ``parts``, of one size where the number of rows is fixed
+    (``replace_one``, each row a unit, no filter before); in each the test is run, and rejects where
+    its p-value is at most ``level``. One unit changes one part, so that the number of rejections
+    moves by at most 1, whatever the test is. Under the hypothesis it is at most a
+    ``Binomial(parts, level)`` number, and the p-value is that of the most powerful private test of
+    a proportion above ``level`` (`proportion`): exact where the public test is.
 
     Parameters
     ----------
@@ -236,7 +241,8 @@ def any_test(
         it fails in a part, it does not reject there.
     parts
         How many. Few large parts make the test strong in each, many make the noise of the count
-        small beside their number: some 10 at epsilon 1, and 20 to 50 at epsilon .3.
+        small beside their number: some 8 at epsilon 1, of ten rows or more; at epsilon .1 as many
+        as the test allows.
     level
         Of the test in each part, usually larger than that of the whole: .1 to .3.
     mechanism
@@ -281,11 +287,20 @@ def any_test(
             f"a test of tests needs a function that returns a p-value, got {type(test).__name__}"
         )
     names = strings(columns)
+    change = change_at(table)
+    balanced = change.replaced and change.fixed
     query = Rejections(
-        names, Function.of(test), parts, level, declarations(table.domain, names), settings
+        names,
+        Function.of(test),
+        parts,
+        level,
+        declarations(table.domain, names),
+        settings,
+        balanced,
     )
     noise = nulls.known_noise("a test of tests", mechanism, Tulap())
-    counted: PrivateQuery[float] = PrivateQuery(query, (complete_rows(table, names),))
+    rows = table if balanced else complete_rows(table, names)
+    counted: PrivateQuery[float] = PrivateQuery(query, (rows,))
     count = counted.release(noise, name="rejections")
     kind, scale = nulls.noise_of(count, noise)
     result = post(rejections_test, count, scale, parts=query.parts, share=query.level, kind=kind)

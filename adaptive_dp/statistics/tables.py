@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,23 @@ def raised_total(counts: Floats, kind: str, scale: float) -> int:
     return max(1, round(float(counts.sum() + MARGIN * noise)))
 
 
+def public_total(table: Table, *columns: str) -> int | None:
+    """Return how many rows the counts of all categories add up to; None where that is private.
+
+    A row that lacks a value is in no category: so the number of rows must be public, and missing
+    values filled.
+    """
+    return nulls.public_rows(table) if table.domain.complete.issuperset(columns) else None
+
+
+def add_up(counts: Floats, size: int | None, axes: tuple[int, ...] = (-1,)) -> Floats:
+    """Return counts without the part of their noise that their public total shows."""
+    if size is None:
+        return counts
+    over = counts.sum(axis=axes, keepdims=True) - size
+    return np.asarray(counts - over / math.prod(counts.shape[axis] for axis in axes))
+
+
 # -----------------------------------------------------------------------------
 # Given shares.
 
@@ -49,6 +67,10 @@ def goodness_of_fit(
     ``n (diag p - p p') + s^2 (I - p 1') (I - 1 p')``; the statistic is their squared length in its
     metric, which is Pearson's where there is no noise. Its law is drawn 9,999 times, each with
     counts of a multinomial law and noise: not a chi-square law, which would reject too often.
+
+    Where the number of rows n is public and no row lacks a category (``size=`` declared, and
+    ``table.fill(column=...)``), what n shows of the noise, the mean over categories of it, is taken
+    out, and p-values are exact. Then the hypothesis is that all n rows have these shares.
 
     Parameters
     ----------
@@ -69,8 +91,8 @@ def goodness_of_fit(
 
     References
     ----------
-    Kifer and Rogers 2017, section 4 (the metric); Gaboardi, Lim, Rogers and Vadhan 2016, Algorithm
-    1 (the law by simulation).
+    Kifer and Rogers 2017, section 5.2 (the metric). Gaboardi, Lim, Rogers and Vadhan 2016,
+    Algorithm 1 (the law by simulation).
 
     Examples
     --------
@@ -98,7 +120,13 @@ def goodness_of_fit(
     probabilities = [each / total for each in numbers]
     names = nulls.names_of("a test of shares", keys)
     result = post(
-        goodness_of_fit_test, counts, scale, shares=probabilities, categories=names, kind=kind
+        goodness_of_fit_test,
+        counts,
+        scale,
+        shares=probabilities,
+        categories=names,
+        kind=kind,
+        size=public_total(table, column),
     )
     return group("goodness_of_fit", result, table)
 
@@ -121,6 +149,7 @@ def _shares_ends(
     shares: Sequence[float],
     categories: Sequence[str],
     kind: str,
+    size: int | None = None,
 ) -> dict[str, Any]:
     counts = np.asarray(inputs[0], dtype=np.float64)
     variance, beta = nulls.variance_of(kind, float(inputs[1])), nulls.share_beyond(level)
@@ -140,6 +169,7 @@ def goodness_of_fit_test(
     shares: Sequence[float],
     categories: Sequence[str],
     kind: str,
+    size: int | None = None,
 ) -> dict[str, Any]:
     """Return the statistic, p-value and shares of `goodness_of_fit`."""
     counts, p = np.asarray(counts, dtype=np.float64), np.asarray(shares, dtype=np.float64)
@@ -147,12 +177,14 @@ def goodness_of_fit_test(
     width = len(p)
     # residuals add up to 0: coordinates in that subspace, in which both covariances are diagonal
     basis = null_space(np.ones((1, width)))
-    noise = np.eye(width) - np.outer(p, np.ones(width))
+    # of a private total p times its noise is in the residuals; `basis` has no part of a public one
+    noise = np.eye(width) - (np.outer(p, np.ones(width)) if size is None else 0.0)
     rows = np.diag(p) - np.outer(p, p)
     roots, axes = eigh(basis.T @ rows @ basis, basis.T @ (noise @ noise.T) @ basis)
     axes = basis @ axes
 
     def statistic(c: Floats) -> Floats:
+        c = add_up(c, size)
         total = c.sum(axis=-1, keepdims=True)
         along = (c - p * total) @ axes
         spread = np.maximum(total, 0.0) * np.maximum(roots, 0.0) + variance
@@ -160,7 +192,7 @@ def goodness_of_fit_test(
         return np.asarray((along**2 / np.maximum(spread, 1e-9)).sum(axis=-1))
 
     generator = nulls.generator_of(counts, scale, p)
-    n = raised_total(counts, kind, scale)
+    n = raised_total(counts, kind, scale) if size is None else size
     drawn: Floats = generator.multinomial(n, p / p.sum(), DRAWS).astype(np.float64)
     drawn = drawn + nulls.draw_noise(generator, kind, scale, drawn.shape)
     value = float(statistic(counts))
@@ -183,7 +215,8 @@ def independence(
 
     The counts of all pairs are released. The statistic is Pearson's, with the noise's variance
     added to each expected count. Its law is drawn 9,999 times from the independent table of the
-    released margins, noise and estimated margins included (a parametric bootstrap).
+    released margins, noise and estimated margins included (a parametric bootstrap). A public number
+    of rows, none without a category, is used as in `goodness_of_fit`.
 
     Parameters
     ----------
@@ -224,7 +257,8 @@ def independence(
     noise = nulls.known_noise(test, mechanism, DiscreteLaplace())
     counts = table.group_by(first, second).count().release(noise, name="counts")
     kind, scale = nulls.noise_of(counts, noise)
-    result = post(independence_test, counts, scale, categories=keys, kind=kind)
+    size = public_total(table, first, second)
+    result = post(independence_test, counts, scale, categories=keys, kind=kind, size=size)
     return group("independence", result, table)
 
 
@@ -235,6 +269,7 @@ def _table_ends(
     *,
     categories: Sequence[Sequence[str]],
     kind: str,
+    size: int | None = None,
 ) -> dict[str, Any]:
     counts = np.asarray(inputs[0], dtype=np.float64).reshape(len(categories[0]), -1)
     ends = {
@@ -248,7 +283,12 @@ def _table_ends(
 
 @released_ends(_table_ends)
 def independence_test(
-    counts: Any, scale: float, *, categories: Sequence[Sequence[str]], kind: str
+    counts: Any,
+    scale: float,
+    *,
+    categories: Sequence[Sequence[str]],
+    kind: str,
+    size: int | None = None,
 ) -> dict[str, Any]:
     """Return the statistic, p-value and shares of `independence`."""
     rows, columns = map(len, categories)
@@ -264,13 +304,14 @@ def independence_test(
         return np.asarray(total[..., None, None] * one[..., :, None] * two[..., None, :])
 
     def statistic(c: Floats) -> Floats:
+        c = add_up(c, size, (-2, -1))
         e = expected(c)
         # of a category without rows, and without noise, nothing is off by nothing
         return np.asarray(((c - e) ** 2 / np.maximum(e + variance, 1e-9)).sum(axis=(-1, -2)))
 
     generator = nulls.generator_of(observed, scale)
-    n = raised_total(observed, kind, scale)
-    e = expected(observed).ravel()
+    n = raised_total(observed, kind, scale) if size is None else size
+    e = expected(add_up(observed, size, (-2, -1))).ravel()
     # without any counts above 0: all cells alike
     shares = e / e.sum() if e.sum() > 0 else np.full(e.size, 1 / e.size)
     drawn: Floats = generator.multinomial(n, shares, DRAWS).astype(np.float64)
