@@ -33,7 +33,7 @@ import subprocess
 import time
 import traceback
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -975,7 +975,8 @@ def questioned(count: int, seed: int, limit: float) -> None:
 
     Terms and numbers are those of the tests, of which half of the terms and half of the numbers
     are absurd: every class of loss and kind of term, parameters from 1e-300 to 1e300, up to 10^8
-    steps.
+    steps. Each term is asked every kind of question, in random order, until one takes longer than
+    the limit.
     """
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
     strategies = importlib.import_module("term_strategies")
@@ -991,6 +992,7 @@ def questioned(count: int, seed: int, limit: float) -> None:
     )
     pick = np.random.default_rng(seed)
     ended: dict[str, Counter[str]] = {}
+    seconds: defaultdict[str, float] = defaultdict(float)
     seen: dict[str, tuple[int, str]] = {}
     asked = terms = 0
     start = time.process_time()
@@ -1007,26 +1009,32 @@ def questioned(count: int, seed: int, limit: float) -> None:
         hypothesis.seed(1_000_003 * seed + batch)(options(drawing))()
         for term, epsilon, delta in examples:
             terms += 1
-            for question, ask in _asked(term, epsilon, delta, pick).items():
+            every = list(_asked(term, epsilon, delta, pick).items())
+            for question, ask in (every[i] for i in pick.permutation(len(every)).tolist()):
                 most = 1.0 if question in _PROBABILITIES else math.inf
                 with warnings.catch_warnings(), np.errstate(all="ignore"):
                     warnings.simplefilter("ignore")
+                    begun = time.process_time()
                     end, what = _ending(ask, limit, most)
+                seconds[question] += time.process_time() - begun
                 ended.setdefault(question, Counter())[end] += 1
                 asked += 1
                 if end not in ("answer", "refused"):
                     key = f"{question}, {end}: {what}" if end != "stopped" else f"{question}, {end}"
                     times, first = seen.get(key, (0, f"{term!r}; {epsilon!r}, {delta!r}"))
                     seen[key] = (times + 1, first)
+                if end == "stopped":
+                    break
             if asked >= count:
                 break
         if asked >= count:
             break
         print(f"{asked} questions, {time.process_time() - start:.0f} s", file=sys.stderr)
     ends = ("answer", "refused", "stopped", "crash", "not a number", "contradiction")
-    print(f"\n{'question':20}" + "".join(f"{end:>15}" for end in ends))
+    print(f"\n{'question':20}" + "".join(f"{end:>15}" for end in ends) + f"{'seconds':>10}")
     for question, counts in [*ended.items(), ("all", sum(ended.values(), Counter()))]:
-        print(f"{question:20}" + "".join(f"{counts[end]:>15}" for end in ends))
+        took = seconds[question] if question in seconds else sum(seconds.values())
+        print(f"{question:20}" + "".join(f"{counts[end]:>15}" for end in ends) + f"{took:>10.1f}")
     print(f"\n{asked} questions about {terms} terms, {time.process_time() - start:.0f} s")
     for key, (times, first) in sorted(seen.items()):
         print(f"{times} x {key[:300]}\n    {first[:600]}")
