@@ -970,14 +970,8 @@ def _ending(ask: Callable[[], Any], limit: float, most: float) -> tuple[str, str
     return ("answer" if 0 <= low <= high <= most else "contradiction"), str(found)
 
 
-def questioned(count: int, seed: int, limit: float) -> None:
-    """Ask random questions about random terms, and print how they ended.
-
-    Terms and numbers are those of the tests, of which half of the terms and half of the numbers
-    are absurd: every class of loss and kind of term, parameters from 1e-300 to 1e300, up to 10^8
-    steps. Each term is asked every kind of question, in random order, until one takes longer than
-    the limit.
-    """
+def _drawn(seed: int) -> Iterator[tuple[own.Term, float, float]]:
+    """Yield terms, epsilons and deltas as the tests draw them, without end."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
     strategies = importlib.import_module("term_strategies")
     hypothesis = importlib.import_module("hypothesis")
@@ -990,52 +984,62 @@ def questioned(count: int, seed: int, limit: float) -> None:
             strategies.absurd_probabilities,
         ),
     )
+    options = hypothesis.settings(
+        max_examples=500,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    examples: list[tuple[own.Term, float, float]] = []
+    draw = hypothesis.given(drawn)(lambda example: examples.append(example))
+    for batch in itertools.count():
+        hypothesis.seed(1_000_003 * seed + batch)(options(draw))()
+        yield from examples
+        examples.clear()
+
+
+def questioned(count: int, seed: int, limit: float) -> None:
+    """Ask random questions about random terms, and print how they ended.
+
+    Terms and numbers are those of the tests, of which half of the terms and half of the numbers
+    are absurd: every class of loss and kind of term, parameters from 1e-300 to 1e300, up to 10^8
+    steps. Each term is asked every kind of question, in random order, until one takes longer than
+    the limit.
+    """
     pick = np.random.default_rng(seed)
-    ended: dict[str, Counter[str]] = {}
+    ended: defaultdict[str, Counter[str]] = defaultdict(Counter)
     seconds: defaultdict[str, float] = defaultdict(float)
     seen: dict[str, tuple[int, str]] = {}
     asked = terms = 0
-    start = time.process_time()
-    for batch in itertools.count():
-        examples: list[tuple[own.Term, float, float]] = []
-        drawing = hypothesis.given(drawn)(lambda example: examples.append(example))
-        options = hypothesis.settings(
-            max_examples=500,
-            database=None,
-            deadline=None,
-            phases=[hypothesis.Phase.generate],
-            suppress_health_check=list(hypothesis.HealthCheck),
-        )
-        hypothesis.seed(1_000_003 * seed + batch)(options(drawing))()
-        for term, epsilon, delta in examples:
-            terms += 1
-            every = list(_asked(term, epsilon, delta, pick).items())
-            for question, ask in (every[i] for i in pick.permutation(len(every)).tolist()):
-                most = 1.0 if question in _PROBABILITIES else math.inf
-                with warnings.catch_warnings(), np.errstate(all="ignore"):
-                    warnings.simplefilter("ignore")
-                    begun = time.process_time()
-                    end, what = _ending(ask, limit, most)
-                seconds[question] += time.process_time() - begun
-                ended.setdefault(question, Counter())[end] += 1
-                asked += 1
-                if end not in ("answer", "refused"):
-                    key = f"{question}, {end}: {what}" if end != "stopped" else f"{question}, {end}"
-                    times, first = seen.get(key, (0, f"{term!r}; {epsilon!r}, {delta!r}"))
-                    seen[key] = (times + 1, first)
-                if end == "stopped":
-                    break
-            if asked >= count:
-                break
+    for term, epsilon, delta in _drawn(seed):
         if asked >= count:
             break
-        print(f"{asked} questions, {time.process_time() - start:.0f} s", file=sys.stderr)
+        terms += 1
+        every = list(_asked(term, epsilon, delta, pick).items())
+        for question, ask in (every[i] for i in pick.permutation(len(every)).tolist()):
+            most = 1.0 if question in _PROBABILITIES else math.inf
+            begun = time.process_time()
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                end, what = _ending(ask, limit, most)
+            seconds[question] += time.process_time() - begun
+            ended[question][end] += 1
+            asked += 1
+            if end not in ("answer", "refused"):
+                key = f"{question}, {end}" + (f": {what}" if what else "")
+                times, first = seen.get(key, (0, f"{term!r}; {epsilon!r}, {delta!r}"))
+                seen[key] = (times + 1, first)
+            if end == "stopped":
+                break
     ends = ("answer", "refused", "stopped", "crash", "not a number", "contradiction")
     print(f"\n{'question':20}" + "".join(f"{end:>15}" for end in ends) + f"{'seconds':>10}")
-    for question, counts in [*ended.items(), ("all", sum(ended.values(), Counter()))]:
-        took = seconds[question] if question in seconds else sum(seconds.values())
-        print(f"{question:20}" + "".join(f"{counts[end]:>15}" for end in ends) + f"{took:>10.1f}")
-    print(f"\n{asked} questions about {terms} terms, {time.process_time() - start:.0f} s")
+    ended["all"] = sum(ended.values(), Counter())
+    seconds["all"] = sum(seconds.values())
+    for question, counts in ended.items():
+        row = "".join(f"{counts[end]:>15}" for end in ends)
+        print(f"{question:20}{row}{seconds[question]:>10.1f}")
+    print(f"\n{asked} questions about {terms} terms")
     for key, (times, first) in sorted(seen.items()):
         print(f"{times} x {key[:300]}\n    {first[:600]}")
 
