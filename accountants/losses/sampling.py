@@ -1320,7 +1320,13 @@ class _Positive(Half):
         return self.mu
 
     def end(self, power: float) -> float:
-        return power * self.mu + 10.0
+        """Return where `log_tail` is -53 or less: of little mu d counts long before 1 - q is all.
+
+        ``log Phi(-y) <= log Phi(-10) - (y^2 - 100) / 2``, and what else is in the tail falls.
+        """
+        reach = power * self.mu
+        excess = 53.0 + float(self.log_tail(np.array([power]), reach + 10.0)[0])
+        return reach + math.sqrt(100.0 + 2 * max(0.0, excess))
 
     def log_tail(self, power: Array, end: float) -> Array:
         """There ``n <= r (q + (1-q)/r_end)``, ``r = e^{mu s - m}``, and d is at least ``1 - q``.
