@@ -56,6 +56,7 @@ from accountants.pair import (
     Pair,
     Symmetric,
     convexity,
+    decays_by_values,
     symmetric_decay,
     symmetric_log_moment,
 )
@@ -288,6 +289,15 @@ class SampledLaplacePair(SampledPair):
         return _sampled_laplace_decay(self.body.epsilon, self.rate, -tilt, beyond)
 
     @classmethod
+    def decays_between(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, starts: Array, stops: Array
+    ) -> Array:
+        """Return the bound by values, or beyond; of few beyond alone, as values take long."""
+        if sum(times for _, times in spends) < _MANY:
+            return cls.decays(spends, tilt, starts)
+        return decays_by_values(spends, tilt, starts, stops)
+
+    @classmethod
     def units(cls, spends: Sequence[tuple[Pair, int]], reach: float) -> int:
         """Return a guess from the range of the losses: so wide, so many panels.
 
@@ -296,6 +306,9 @@ class SampledLaplacePair(SampledPair):
         sizes = [pair.body.epsilon for pair, _ in spends if isinstance(pair, SampledLaplacePair)]
         return math.ceil(sum(64 * max(1.0, size) for size in sizes))
 
+
+_MANY = 10_000
+"""Of fewer samples with Laplace noise nothing is gained by values."""
 
 _PANELS = 128
 """No moment takes more panels than this."""
