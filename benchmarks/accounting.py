@@ -992,9 +992,9 @@ def _drawn(seed: int) -> Iterator[tuple[own.Term, float, float]]:
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     examples: list[tuple[own.Term, float, float]] = []
-    draw = hypothesis.given(drawn)(lambda example: examples.append(example))
+    draw = options(hypothesis.given(drawn)(lambda example: examples.append(example)))
     for batch in itertools.count():
-        hypothesis.seed(1_000_003 * seed + batch)(options(draw))()
+        hypothesis.seed(1_000_003 * seed + batch)(draw)()
         yield from examples
         examples.clear()
 
