@@ -872,15 +872,13 @@ def uniform_parts(log_height: Array, loss: Array) -> tuple[Array, Array]:
         return np.zeros(1), np.zeros(1)
     levels = np.unique(heights[np.linspace(0, len(heights) - 1, 16).astype(int)])
     edges = np.concatenate([[0.0], np.cumsum(width)])
-    weights, widths = [np.zeros(0)], [np.zeros(0)]
-    for level, below in zip(levels, np.concatenate([[0.0], levels[:-1]]), strict=True):
-        inside = np.concatenate([[False], height >= level, [False]])
-        change = np.flatnonzero(inside[1:] != inside[:-1])
-        run = edges[change[1::2]] - edges[change[::2]]
-        # height times width of one uniform part: its mass
-        weights.append((level - below) * run)
-        widths.append(run)
-    return np.concatenate(weights), np.concatenate(widths)
+    inside = np.zeros((len(levels), len(height) + 2), dtype=np.bool_)
+    inside[:, 1:-1] = height >= levels[:, None]
+    # each level's runs: they begin and end by turns, as no level begins or ends inside of one
+    level, place = np.divmod(np.flatnonzero(inside[:, 1:] != inside[:, :-1]), len(height) + 1)
+    run = edges[place[1::2]] - edges[place[::2]]
+    # height times width of one uniform part: its mass
+    return np.diff(levels, prepend=0.0)[level[::2]] * run, run
 
 
 def symmetric_decay(pair: Pair, half: Half, tilt: float, beyond: Array) -> Array:

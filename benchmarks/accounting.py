@@ -3,6 +3,7 @@
     python benchmarks/accounting.py                 every case
     python benchmarks/accounting.py a1 b --plot a.png
     python benchmarks/accounting.py --sweep 40      how wide and how slow, over all schemes
+    python benchmarks/accounting.py --questions 1000 --seed 1 --limit 1    does each have an answer
 
 Peers are whatever is installed of ``pip install 'adaptive-dp[peers]'``; one that is missing, fails
 or takes longer than ``--limit`` seconds has a row that says so. Seconds are of one query in this
@@ -30,7 +31,9 @@ import signal
 import statistics
 import subprocess
 import time
+import traceback
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -868,11 +871,187 @@ def _flaw(term: own.Term, delta: float, question: str, bounds: Bounds) -> str:
     return ""
 
 
+# --- random questions: whether each is answered
+
+
+def _asked(
+    term: own.Term, epsilon: float, delta: float, pick: np.random.Generator
+) -> dict[str, Callable[[], Any]]:
+    """Return one question of each kind about a term; those of accountants are of one of them."""
+    accountant = own.ACCOUNTANTS[int(pick.integers(len(own.ACCOUNTANTS)))]
+    kind = str(pick.choice(["best", "basic", "advanced", "concentrated", "renyi", "gaussian"]))
+    meter = (own.RenyiOdometer, own.ConcentratedOdometer, own.GaussianOdometer, own.BestOdometer)[
+        int(pick.integers(4))
+    ]
+
+    def tradeoff() -> Bounds:
+        low, high = own.Guarantee(term).tradeoff(np.array([delta]))
+        return Bounds(float(low[0]), float(high[0]))
+
+    def point() -> Bounds:
+        low, high = own.Guarantee(term).profile(np.array([epsilon]))
+        return Bounds(float(low[0]), float(high[0]))
+
+    def certified() -> Bounds | None:
+        answers = own.certify(term, delta)
+        every = [each.bounds for each in answers.values() if each.bounds is not None]
+        for low, high in itertools.product(every, repeat=2):
+            if low.lower > high.upper * (1 + 1e-9) + 1e-12:
+                raise _Contradiction(f"{low} and {high}")
+        return own.tightest(answers).bounds if every else None
+
+    def calibrated() -> Bounds:
+        return own.calibrate(
+            lambda noise: own.Sequential([term, own.Spend(own.Laplace(1 / noise))]),
+            epsilon=epsilon,
+            delta=delta,
+            accountant=accountant,
+            digits=0.1,
+        ).epsilon
+
+    def spent(budget: Any) -> Any:
+        state = budget.start()
+        for world in own.worlds(term):
+            for loss, times in world.spends.items():
+                if not hasattr(budget, "admits") or budget.admits(state, loss, times):
+                    state = budget.spend(state, loss, times)
+        return state
+
+    def filtered() -> float:
+        budget = own.filter_for(kind, epsilon, delta, delta / 2)
+        spent(budget)
+        return float(budget.guarantee(delta).epsilon)
+
+    def metered() -> float:
+        odometer = meter(delta=delta)
+        return float(odometer.epsilon(spent(odometer)))
+
+    return {
+        "epsilon": lambda: own.measure(term, accountant, delta=delta).bounds,
+        "delta": lambda: own.measure(term, accountant, epsilon=epsilon).bounds,
+        "all accountants": certified,
+        "point of the curve": point,
+        "trade-off": tradeoff,
+        "advantage": lambda: own.Guarantee(term).advantage(),
+        "error of a guess": lambda: own.Guarantee(term).bayes_error(delta),
+        "rho": lambda: own.Guarantee(term).rho(),
+        "calibration": calibrated,
+        "filter": filtered,
+        "odometer": metered,
+    }
+
+
+class _Contradiction(Exception):
+    """A lower bound is above an upper one."""
+
+
+def _ending(ask: Callable[[], Any], limit: float, most: float) -> tuple[str, str]:
+    """Return how a question ends, and what it ended with."""
+    try:
+        with limited(limit, of_processor=True):
+            found = ask()
+    except _TooLong:
+        return "stopped", ""
+    except own.AccountingError as error:
+        # brackets check themselves; whoever asked cannot know what the answer will be
+        wrong = "bounds must satisfy" in str(error)
+        return ("contradiction" if wrong else "refused"), f"{type(error).__name__}: {error}"
+    except _Contradiction as error:
+        return "contradiction", str(error)
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{os.path.basename(frame.filename)}:{frame.lineno} in {frame.name}"
+        return "crash", f"{type(error).__name__}: {error}; {place}"
+    if found is None:
+        return "refused", "no bound"
+    low, high = (found.lower, found.upper) if isinstance(found, Bounds) else (found, found)
+    if math.isnan(low) or math.isnan(high):
+        return "not a number", str(found)
+    return ("answer" if 0 <= low <= high <= most else "contradiction"), str(found)
+
+
+def _drawn(seed: int) -> Iterator[tuple[own.Term, float, float]]:
+    """Yield terms, epsilons and deltas as the tests draw them, without end."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
+    strategies = importlib.import_module("term_strategies")
+    hypothesis = importlib.import_module("hypothesis")
+    st = hypothesis.strategies
+    drawn = st.tuples(
+        st.one_of(strategies.terms, strategies.absurd_terms()),
+        st.one_of(st.floats(1e-3, 50.0), strategies.absurd),
+        st.one_of(
+            st.floats(-12.0, -0.01).map(lambda power: 10.0**power),
+            strategies.absurd_probabilities,
+        ),
+    )
+    options = hypothesis.settings(
+        max_examples=500,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    examples: list[tuple[own.Term, float, float]] = []
+    draw = options(hypothesis.given(drawn)(lambda example: examples.append(example)))
+    for batch in itertools.count():
+        hypothesis.seed(1_000_003 * seed + batch)(draw)()
+        yield from examples
+        examples.clear()
+
+
+def questioned(count: int, seed: int, limit: float) -> None:
+    """Ask random questions about random terms, and print how they ended.
+
+    Terms and numbers are those of the tests, of which half of the terms and half of the numbers
+    are absurd: every class of loss and kind of term, parameters from 1e-300 to 1e300, up to 10^8
+    steps. Each term is asked every kind of question, in random order, until one takes longer than
+    the limit.
+    """
+    pick = np.random.default_rng(seed)
+    ended: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    seen: dict[str, tuple[int, str]] = {}
+    asked = terms = 0
+    for term, epsilon, delta in _drawn(seed):
+        if asked >= count:
+            break
+        terms += 1
+        every = list(_asked(term, epsilon, delta, pick).items())
+        for question, ask in (every[i] for i in pick.permutation(len(every)).tolist()):
+            most = 1.0 if question in _PROBABILITIES else math.inf
+            begun = time.process_time()
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                end, what = _ending(ask, limit, most)
+            seconds[question] += time.process_time() - begun
+            ended[question][end] += 1
+            asked += 1
+            if end not in ("answer", "refused"):
+                key = f"{question}, {end}" + (f": {what}" if what else "")
+                times, first = seen.get(key, (0, f"{term!r}; {epsilon!r}, {delta!r}"))
+                seen[key] = (times + 1, first)
+            if end == "stopped":
+                break
+    ends = ("answer", "refused", "stopped", "crash", "not a number", "contradiction")
+    print(f"\n{'question':20}" + "".join(f"{end:>15}" for end in ends) + f"{'seconds':>10}")
+    ended["all"] = sum(ended.values(), Counter())
+    seconds["all"] = sum(seconds.values())
+    for question, counts in ended.items():
+        row = "".join(f"{counts[end]:>15}" for end in ends)
+        print(f"{question:20}{row}{seconds[question]:>10.1f}")
+    print(f"\n{asked} questions about {terms} terms")
+    for key, (times, first) in sorted(seen.items()):
+        print(f"{times} x {key[:300]}\n    {first[:600]}")
+
+
+_PROBABILITIES = ("delta", "point of the curve", "trade-off", "advantage", "error of a guess")
+
+
 # --- running
 
 
 class _TooLong(Exception):
-    """A peer ran past the limit."""
+    """A question ran past the limit."""
 
 
 @contextlib.contextmanager
@@ -1025,6 +1204,8 @@ def main() -> None:
         metavar="N",
         help="ask N random terms of each class (or of those named)",
     )
+    parser.add_argument("--questions", type=int, metavar="N", help="ask N random questions")
+    parser.add_argument("--seed", type=int, default=0, help="of the questions")
     given = parser.parse_args()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
     print(
@@ -1033,6 +1214,9 @@ def main() -> None:
     )
     if given.sweep:
         swept(given.sweep, given.limit, given.cases)
+        return
+    if given.questions:
+        questioned(given.questions, given.seed, given.limit)
         return
     every: list[tuple[Case, Row]] = []
     for group, cases in CASES.items():

@@ -209,10 +209,10 @@ def best_window(
     # epsilon is not negative, and beyond the losses' span delta is known
     low = min(max(low, 0.0, span[0]), span[1])
     high = max(low, mean)
-    if not math.isfinite(low + mean + spread) or not spread > 0:
+    base = float(sum_(np.array([tilt]))[0])
+    if not math.isfinite(low + mean + spread + base) or not spread > 0:
         raise InapplicableError("there is no window of losses: their moments are not finite")
     rates = np.geomspace(0.02 / max(spread, 1 / tilt), 60 / spread, 100)
-    base = float(sum_(np.array([tilt]))[0])
     # Chernoff under the tilted law: P~(L > x) <= e^{up - r x}, P~(L < x) <= e^{down + r x}
     up, down = sum_(tilt + rates) - base, sum_(tilt - rates) - base
     # the width at which what folds into the window from above is negligible, by rate

@@ -49,6 +49,10 @@ _MOST = 2**13
 """No pair takes more nodes."""
 
 _BATCH = 2**18
+
+_FEW = 8
+"""Of fewer pairs nodes cost less than another rule, so that powers farther apart share one."""
+
 _LARGE = 300.0
 """Beyond this exponent the largest term is taken out."""
 
@@ -69,7 +73,7 @@ def log_moments_of_each(mu: Array, rate: Array, times: Array, s: Complex) -> tup
         return value, error
     m, q, digits = mu[some], rate[some], _DIGITS + math.log(max(1.0, float(times.sum())))
     if not s.imag.any():
-        for group in _powers_alike(s.real):
+        for group in _powers_alike(s.real, 6 if len(m) < _FEW else 3):
             at = np.ix_(some, group)
             value[at], error[at] = _real(m, q, s.real[group], digits)
     elif (s.real == s.real[0]).all():
@@ -77,9 +81,10 @@ def log_moments_of_each(mu: Array, rate: Array, times: Array, s: Complex) -> tup
     return value, error
 
 
-def _powers_alike(a: Array) -> list[NDArray[np.intp]]:
+def _powers_alike(a: Array, octaves: int) -> list[NDArray[np.intp]]:
     """Return which powers have one sign and about one size, so that they share their nodes."""
-    sort = np.where(a < 0, -1.0, 1.0) * (1 + np.floor(np.log2(np.maximum(np.abs(a), 1.0)) / 3))
+    sizes = np.floor(np.log2(np.maximum(np.abs(a), 1.0)) / octaves)
+    sort = np.where(a < 0, -1.0, 1.0) * (1 + sizes)
     if (sort == sort[0]).all():
         return [np.arange(len(a))]
     return [np.flatnonzero(sort == each) for each in np.unique(sort)]
@@ -247,10 +252,14 @@ def _outside(
     by_shift = np.where(x >= -least * mu, by_shift, np.inf)
     below = np.minimum(by_flat, by_shift) if least < 0 else phi(-x)
     below = np.logaddexp(below, phi(-x))
-    # right, where R > 1
-    reach = max(0.0, most) * mu
-    edges = np.maximum(tail, mu / 2) + reach * _FAR[:, None]
-    edges = step * np.ceil(edges / step)
+    # right, where R > 1; at a < 0 R^a is below 1 there
+    start = np.maximum(tail, mu / 2)
+    if not most > 0:
+        right = np.ceil(start / step)
+        above = phi(-(step * right))
+        outside = _doubled(np.logaddexp(below, above)[:, None] * np.ones(len(a)))
+        return left.astype(np.intp), right.astype(np.intp), outside
+    edges = step * np.ceil((start + most * mu * _FAR[:, None]) / step)
     end = edges[-1]
     loss = log_mixture(mu * edges - mu * mu / 2, rate)
     spans = 2 * np.diff(edges, axis=0) + step
@@ -260,22 +269,15 @@ def _outside(
         )
     cells = np.logaddexp.accumulate(cells[::-1], axis=0)[::-1]
     inverse = np.exp(np.minimum(600.0, mu * mu / 2 - mu * end))
-    power = np.array([[most]]) if most > 1 else np.array([[1.0]])
 
     def beyond(power: Array) -> Array:
         """Return the log of the bound right of Y', for powers of at least 1."""
         moved = power * (power - 1) * mu * mu / 2 + phi(power * mu - end)
         return np.asarray(power * np.log(rate + (1 - rate) * inverse) + moved)
 
-    far = beyond(power)[0] if most > 0 else np.full(len(mu), -np.inf)
     log_end = phi(-end)
-    total = np.logaddexp(np.logaddexp(cells, far), np.log(2.0) + log_end) if most > 0 else None
-    if total is None:
-        return (
-            left.astype(np.intp),
-            np.ceil(edges[0] / step).astype(np.intp),
-            _doubled(np.logaddexp(below, phi(-edges[0]))[:, None] * np.ones(len(a))),
-        )
+    far = beyond(np.array([[max(1.0, most)]]))[0]
+    total = np.logaddexp(np.logaddexp(cells, far), np.log(2.0) + log_end)
     near = total[: len(edges) - 1] <= -digits
     at = np.where(near.any(axis=0), np.argmax(near, axis=0), len(edges) - 1)
     columns = np.arange(len(mu))
@@ -399,8 +401,8 @@ def _line_step(mu: Array, rate: Array, a: float, t: float, digits: float) -> tup
     edges = np.concatenate([near, middle + (last - middle) * _FAR[1:]], axis=2)
     log_r = m * edges - m * m / 2
     odds = np.exp(np.minimum(log_r, 300.0) + np.log(q) - np.log1p(-q))
-    angle = np.arctan2(odds * np.sin(theta), 1 + odds * np.cos(theta))
     loss = log_mixture(log_r, q)
+    angle = np.arctan2(odds * np.sin(theta), 1 + odds * np.cos(theta)) if t else 0.0 * odds
     if a >= 0:
         body = a * loss[..., 1:]
     else:

@@ -56,6 +56,7 @@ from accountants.pair import (
     Pair,
     Symmetric,
     convexity,
+    decays_by_values,
     symmetric_decay,
     symmetric_log_moment,
 )
@@ -288,6 +289,15 @@ class SampledLaplacePair(SampledPair):
         return _sampled_laplace_decay(self.body.epsilon, self.rate, -tilt, beyond)
 
     @classmethod
+    def decays_between(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, starts: Array, stops: Array
+    ) -> Array:
+        """Return the bound by values, or beyond; of few beyond alone, as values take long."""
+        if sum(times for _, times in spends) < _MANY:
+            return cls.decays(spends, tilt, starts)
+        return decays_by_values(spends, tilt, starts, stops)
+
+    @classmethod
     def units(cls, spends: Sequence[tuple[Pair, int]], reach: float) -> int:
         """Return a guess from the range of the losses: so wide, so many panels.
 
@@ -296,6 +306,9 @@ class SampledLaplacePair(SampledPair):
         sizes = [pair.body.epsilon for pair, _ in spends if isinstance(pair, SampledLaplacePair)]
         return math.ceil(sum(64 * max(1.0, size) for size in sizes))
 
+
+_MANY = 10_000
+"""Of fewer samples with Laplace noise nothing is gained by values."""
 
 _PANELS = 128
 """No moment takes more panels than this."""
@@ -1320,7 +1333,13 @@ class _Positive(Half):
         return self.mu
 
     def end(self, power: float) -> float:
-        return power * self.mu + 10.0
+        """Return where `log_tail` is -53 or less: of little mu d counts long before 1 - q is all.
+
+        ``log Phi(-y) <= log Phi(-10) - (y^2 - 100) / 2``, and what else is in the tail falls.
+        """
+        reach = power * self.mu
+        excess = 53.0 + float(self.log_tail(np.array([power]), reach + 10.0)[0])
+        return reach + math.sqrt(100.0 + 2 * max(0.0, excess))
 
     def log_tail(self, power: Array, end: float) -> Array:
         """There ``n <= r (q + (1-q)/r_end)``, ``r = e^{mu s - m}``, and d is at least ``1 - q``.

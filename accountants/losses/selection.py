@@ -520,6 +520,8 @@ def _at_least(epsilon: float, times: int) -> FinitePair | None:
 def _two_losses(epsilon: float, share: float) -> FinitePair:
     """Return the pair of an exponential mechanism with the losses t and t - epsilon."""
     epsilon = down(epsilon, 4)  # what is rounded up is less
+    if not epsilon > 0:
+        return FinitePair(np.zeros(1), np.ones(1), np.ones(1), 0.0)
     t = min(share, 0.999) * epsilon
     rest = -math.expm1(-epsilon)
     p = -math.expm1(t - epsilon) / rest, math.exp(t - epsilon) * -math.expm1(-t) / rest

@@ -295,6 +295,35 @@ def test_no_two_shifts_are_worse_than_opposite_ones() -> None:
             assert hockey(a, b) <= worst + 1e-6
 
 
+@pytest.mark.parametrize("power", [100.0, 821.69, 1600.0])
+def test_replaced_moments_of_little_mu(power: float) -> None:
+    """Where ``(1 - q)^{-power}`` is far above what the other mixture's density ever is."""
+    pair = ReplacedSampleLoss(body(Gaussian(0.01)), 0.1658123032909922).pair()
+    assert pair is not None
+    moments = pair.log_moment(np.array([power], dtype=np.complex128))
+    assert moments is not None
+    m, q, a = truth.real(0.01), truth.real(0.1658123032909922), truth.real(power)
+
+    def integrand(x: mp.mpf) -> mp.mpf:
+        above, below = (1 - q + q * mp.exp(s * m * x - m * m / 2) for s in (1, -1))
+        return mp.npdf(x) * above ** (a + 1) * below**-a
+
+    exact = mp.log(mp.quad(integrand, range(-30, 61, 3)))
+    assert abs(moments[0][0].real - exact) <= moments[1][0] <= 1e-11
+
+
+@pytest.mark.parametrize("epsilon", [1e-14, 1e-9, 1e-6])
+def test_a_replaced_sample_and_next_to_nothing(epsilon: float) -> None:
+    """It crashed, as its moment was unknown where the other tilts' were not."""
+    sample = ReplacedSample(Spend(Gaussian(0.01)), 0.1658123032909922)
+    alone = measure(sample, Distribution(), delta=1e-6).bounds
+    both = measure(Sequential([sample, Spend(Laplace(epsilon))]), Distribution(), delta=1e-6).bounds
+    assert alone is not None
+    assert both is not None
+    assert alone.lower * (1 - 1e-9) <= both.upper <= alone.upper * (1 + 1e-6) + epsilon
+    assert both.upper - both.lower <= 1e-5 * both.upper
+
+
 @pytest.mark.parametrize(
     ("mu", "rate"), [(0.5, 0.3), (1 / 1.1, 256 / 60000), (3.0, 0.9), (1.0, 1e-9)]
 )

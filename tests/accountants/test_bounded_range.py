@@ -117,6 +117,9 @@ def test_extremes_raise_no_warning_and_stay_sound(epsilon: float) -> None:
     assert np.all((curve >= 0) & (curve <= epsilon))
     assert BoundedRange(epsilon).profile(0.0).upper <= 1.0
     pair.profile(np.array([-3000.0, -1.0, 0.0, 1.0, 3000.0]))
+    bounds = measure(Spend(BoundedRange(epsilon)), Distribution(), delta=1e-6).bounds
+    assert bounds is not None
+    assert 0 <= bounds.lower <= bounds.upper <= epsilon
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 5.0, 80.0])

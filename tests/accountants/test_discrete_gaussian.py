@@ -208,3 +208,47 @@ def test_laws(sigma: float, shift: int, size: int, at: float) -> None:
     assert group.profile(at).upper >= loss.profile(at).lower
     orders = np.array([1.01, 2.0, 30.0])
     assert np.all(loss.renyi(orders) <= orders * loss.rho() * (1 + 1e-14))
+
+
+@pytest.mark.parametrize(
+    ("sigma", "shift", "times"), [(1.0, 1, 2), (1.0, 2, 4), (1.5, 1, 9), (3.3, 2, 30), (8.0, 3, 5)]
+)
+def test_sums_of_noises_are_bracketed_by_one(sigma: float, shift: int, times: int) -> None:
+    """Against the masses of the sum, convolved as integers of 300 bits."""
+    reach = int(40 * sigma) + 4
+    one = masses(sigma, reach)
+    scaled = np.array([int(one[x] * 2**300) for x in range(-reach, reach + 1)], dtype=object)
+    total = scaled
+    for _ in range(times - 1):
+        total = np.convolve(total, scaled)
+    moved = times * shift
+    under_p = [0] * moved + total.tolist()
+    under_q = total.tolist() + [0] * moved
+    whole = mp.mpf(int(total.sum()))
+    epsilons = np.array([0.0, 0.1, 0.7, 2.0, 6.0])
+    found = DiscreteGaussianPair(sigma, shift).composed(times, epsilons)
+    assert found is not None
+    for epsilon, low, high in zip(epsilons.tolist(), *found, strict=True):
+        factor = mp.exp(truth.real(epsilon))
+        exact = mp.fsum(
+            p - factor * q for p, q in zip(under_p, under_q, strict=True) if p > factor * q
+        )
+        assert low <= exact / whole <= high
+        slack = 1e-3 if sigma == 1 else 1e-7 if sigma < 2 else 1e-11
+        assert high - low <= slack * float(exact / whole + (1 + factor) / 2)
+
+
+def test_many_noises_are_as_one_of_the_sum() -> None:
+    """Where delta of a million was [.248, .383], it is that of the continuous Gaussian's limit."""
+    found = DiscreteGaussianPair(1000.0, 1).composed(10**6, np.array([0.0, 1.0]))
+    assert found is not None
+    assert (found[1] <= found[0] * (1 + 1e-9)).all()
+    # of mu = 1: Balle and Wang 2018; the lattice's spacing is a millionth, and moves it by as much
+    for epsilon, low in zip([0.0, 1.0], found[0].tolist(), strict=True):
+        exact = mp.ncdf(0.5 - epsilon) - mp.exp(epsilon) * mp.ncdf(-0.5 - epsilon)
+        assert abs(low - exact) < 1e-6
+
+
+def test_sums_of_narrow_noises_have_no_such_form() -> None:
+    assert DiscreteGaussianPair(0.9, 1).composed(2, np.zeros(1)) is None
+    assert DiscreteGaussianPair(1.0, 1).composed(100, np.zeros(1)) is None

@@ -53,6 +53,24 @@ def test_moments_fall_as_bounded(eps: float, rate: float, tilt: float) -> None:
                     assert mp.log(ratio) <= beyond[i] + mp.mpf(10) ** -14
 
 
+@pytest.mark.parametrize(("eps", "rate", "tilt"), [(0.02, 0.01, 40.0), (1.0, 0.003, 3.0)])
+def test_moments_of_many_fall_as_bounded_between_two_ends(
+    eps: float, rate: float, tilt: float
+) -> None:
+    pair, times = sampled_pair(LaplacePair(eps), rate), 10**6
+    sigma = eps * rate * math.sqrt(times)
+    starts = np.linspace(1.0, 200.0, 12) / sigma
+    stops = starts * 1.2
+    bounds = SampledLaplacePair.decays_between(((pair, times),), tilt, starts, stops)
+    assert bounds[-1] < -30
+    with mp.workdps(40):
+        here = abs(moment(eps, rate, mp.mpc(tilt + 1)))
+        for start, stop, bound in zip(starts, stops, bounds, strict=True):
+            for t in np.linspace(start, stop, 3):
+                ratio = abs(moment(eps, rate, mp.mpc(tilt + 1, t))) / here
+                assert times * mp.log(ratio) <= bound
+
+
 def removal_delta(eps: float, rate: float, steps: int, at: float, tilt: float) -> float:
     """The contour integral by plain sums, with no bounds: both quadratures are dense."""
     nodes, weights = np.polynomial.legendre.leggauss(60)
@@ -70,7 +88,8 @@ def removal_delta(eps: float, rate: float, steps: int, at: float, tilt: float) -
 
 
 @pytest.mark.parametrize(
-    ("eps", "rate", "steps", "tilt"), [(1.0, 0.5, 10**5, 0.01), (1.0, 0.01, 10**5, 1.3)]
+    ("eps", "rate", "steps", "tilt"),
+    [(1.0, 0.5, 10**5, 0.01), (1.0, 0.01, 10**5, 1.3), (0.225, 7.28e-5, 6 * 10**6, 15.0)],
 )
 def test_many_steps(eps: float, rate: float, steps: int, tilt: float) -> None:
     term = Repeated(Sampled(Spend(Laplace(eps)), rate), steps)
