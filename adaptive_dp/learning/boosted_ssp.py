@@ -331,10 +331,11 @@ def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radiu
     size = float(values @ (basis.T @ rest) ** 2)
     noise = float(values @ variances) - rows * moved
     followed = 1 - np.prod([1 - step_size(t) * shares for t in range(STEPS)], axis=0)
-    # at least as many rows as the matrix says; an eigenvalue that its noise explains is no direction
+    # at least as many rows as the matrix says
     counted = max(float(state["rows"]), float(scaling["rows"]))
     residual = float(state["square"]) * counted / (float(scaling["rows"]) * SHORT**2)
-    noise += residual * max(float(np.sum(followed**2)) - 1, 0.0)
+    # the sample's, of all directions but the mean's
+    noise += residual * max(float(followed @ followed) - 1, 0.0)
     shrunken = start + rest * kept(size, noise)
     shrunken[0] += mean * kept(mean**2, moved)
     return np.asarray(shrunken / radius)
