@@ -73,7 +73,7 @@ FUNCTIONS: Mapping[str, str] = {
     "descent.started_at_mean/1": "adaptive_dp.learning.descent:started_at_mean",
     "descent.step_scaling/3": "adaptive_dp.learning.descent:step_scaling",
     "dpftrl.mean/1": "adaptive_dp.learning.follow_the_leader:mean_parameters",
-    "dpftrl.step_size/1": "adaptive_dp.learning.follow_the_leader:step_size",
+    "dpftrl.step_size/2": "adaptive_dp.learning.follow_the_leader:step_size",
     "finite_learner.coefficients/1": "adaptive_dp.learning.finite_learner:coefficients",
     "groups.matrix/1": "adaptive_dp.queries.groups:reshaped",
     "groups.present_ratios/1": "adaptive_dp.queries.groups:present_ratios",

@@ -488,7 +488,8 @@ def posterior_step(
         seen = seen + (d * u - g - seen) * (weight / known)
         if number in (steps // 5, 2 * steps // 5):
             noise = 1 / known + residual * rows
-            prior = likeliest(seen, noise, d, bins, variance, widths)
+            # the first round asked has the errors of counts in it the least
+            prior = min(prior, likeliest(seen, noise, d, bins, variance, widths))
         variance *= prior
 
     # Q: numbers of a variance, and increments of one in proportion to the ranks between them
