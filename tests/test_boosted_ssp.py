@@ -253,8 +253,10 @@ def test_what_a_sample_says_by_chance_is_shrunk_as_noise_is():
         y = generator.normal(size=300) * 0.2
         v = np.zeros(5)
         for number in range(steps.STEPS):
-            scaled = scaling["basis"].T @ (rows.T @ (rows @ v - y)) / (
-                scaling["values"] + scaling["ridge"]
+            scaled = (
+                scaling["basis"].T
+                @ (rows.T @ (rows @ v - y))
+                / (scaling["values"] + scaling["ridge"])
             )
             v = v - step_size(number) * (scaling["basis"] @ scaled)
         rest = v - np.array([(gram @ v)[0] / gram[0, 0], 0, 0, 0, 0])

@@ -474,7 +474,8 @@ def posterior_step(
             move = -float(g[0]) / (n + 3 * s) * trust
             spread = max(residual - (g[0] / n) ** 2, 0.02 * residual)
             g = g + rows * move
-    variance = spread / features * min(max(quality / 250, 0.1), 10.0) * trust
+    loose = min(max(quality / 250, 0.1), 10.0)
+    variance = spread / features * loose * trust
     # later steps average over most of the rounds: the mean of the last half has them all
     total = s * scale / (0.7 * steps) ** 0.5
     v, d = total**2 + residual * rows, h * rows
@@ -490,7 +491,8 @@ def posterior_step(
             noise = 1 / known + residual * rows
             # the first round asked has the errors of counts in it the least
             prior = min(prior, likeliest(seen, noise, d, bins, variance, widths))
-        variance *= prior
+        # at most what a small budget says anyway: there evidence is too weak to say less
+        variance *= max(prior, 0.1 / loose)
 
     # Q: numbers of a variance, and increments of one in proportion to the ranks between them
     diagonal = np.asarray(bins["level"]) + joined
