@@ -247,7 +247,7 @@ def test_what_a_sample_says_by_chance_is_shrunk_as_noise_is():
     rows /= 5
     gram = rows.T @ rows
     scaling = steps.step_scaling(gram, 0.05, square=1.0)
-    state = {**steps.initial_state(5), "rows": 300.0}
+    state = {**steps.initial_state(5), "rows": 300.0, "doubt": 0.0}
     sizes, ends = [], []
     for _ in range(400):
         y = generator.normal(size=300) * 0.2

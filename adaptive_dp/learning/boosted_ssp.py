@@ -314,7 +314,8 @@ def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radiu
     others as what was added for privacy. Residuals of mean square r^2 give g the covariance ``r^2
     G``, of which along an eigenvector of value v the steps follow the share ``f = 1 - prod (1 -
     eta_t v / (v + lambda))``: u'Gu is larger by r^2 times the sum of the f^2, less 1 for the mean.
-    Gradients have the mean squared norm ``q = r^2 tr G / n`` where no row is shortened for G.
+    Gradients have the mean squared norm ``q = r^2 tr G / n`` where no row is shortened for G; q is
+    taken two of its errors below what it is thought to be.
     """
     start = np.asarray(state["start"])
     rest = np.asarray(state["v"]) - start
@@ -333,7 +334,9 @@ def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radiu
     followed = 1 - np.prod([1 - step_size(t) * shares for t in range(STEPS)], axis=0)
     # at least as many rows as the matrix says
     counted = max(float(state["rows"]), float(scaling["rows"]))
-    residual = float(state["square"]) * counted / (float(scaling["rows"]) * SHORT**2)
+    # surely so large: of a small budget hardly more is known of q than what was guessed
+    square = max(float(state["square"]) - 2 * math.sqrt(float(state["doubt"])), 0.0)
+    residual = square * counted / (float(scaling["rows"]) * SHORT**2)
     # the sample's, of all directions but the mean's
     noise += residual * max(float(followed @ followed) - 1, 0.0)
     shrunken = start + rest * kept(size, noise)
