@@ -1137,8 +1137,8 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             if one:
                 clip = 0.0 if number else self.clip
                 fixed = {"features": len(self.features), "steps": self.steps, "clip": clip}
-                fixed["widths"] = list(bin_sizes(sizes, BINS))
-                return post(posterior_step, state, gradient, noise, bins, **fixed)
+                widths = bin_sizes(sizes, BINS)
+                return post(posterior_step, state, gradient, noise, bins, **fixed, widths=widths)
             return post(boosting_step, state, gradient, noise, bins, half=self.steps // 2)
 
         width = loss.outputs * (1 + sum(bin_sizes(sizes, BINS)))
