@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.special import expit, log_ndtr, ndtri, softmax
+from scipy.stats import multivariate_normal
 
 import adaptive_dp as dp
 from adaptive_dp.data import make_examples
@@ -355,13 +356,65 @@ def test_noise_does_not_diverge_where_rows_are_few(count: int, epsilon: float) -
     table = dp.dataset("people", columns=COLUMNS)
     model = table.solve(dp.AdditiveModel(["a", "c", "y"], "b"), epsilon=epsilon, delta=1e-6)
     plan = dp.Pipeline(model=model).with_delta(1e-6)
-    fresh = numbers(500, 13)
-    for seed in range(3):
+    fresh, errors = numbers(500, 13), []
+    for seed in range(6):
         data = {name: values[:count] for name, values in numbers(300, seed).items()}
         del data["true"]
         found = dp.predict(plan.simulate(seed=seed, people=data)["model"], fresh)
-        # the middle of the bounds errs by some 180, their ends by 500 or more
-        assert np.sqrt(np.mean((found - fresh["b"]) ** 2)) < (600 if count < 300 else 200)
+        errors.append(np.sqrt(np.mean((found - fresh["b"]) ** 2)))
+    # the middle of the bounds errs by some 180, their ends by 500 or more
+    assert max(errors) < 600
+    assert count < 300 or np.mean(errors) < 200
+
+
+@pytest.mark.parametrize("true", [0.0, 0.06, 1.0])
+def test_the_prior_is_the_likeliest_one(true: float) -> None:
+    """Against densities of a random walk's values at its bins, added up of its increments."""
+    draw = np.random.default_rng(int(true * 100))
+    widths, joined, level = [5, 9], [np.zeros(1)], [np.zeros(1)]
+    cov, scale = [], 3.0
+    for width in widths:
+        # bin 0, of what is missing, stands alone; the others are a chain
+        joined.append(np.append(np.append(0.0, draw.uniform(1, 4, width - 2)), 0.0))
+        level.append(np.full(width, 1 / (width - 1)))
+        precision = np.diag(level[-1])
+        for i, j in enumerate(joined[-1][:-1] / additive.ROUGH):
+            e = np.zeros(width)
+            e[i], e[i + 1] = 1.0, -1.0
+            precision += j * np.outer(e, e)
+        cov.append(np.linalg.inv(precision))
+    bins = {"joined": np.concatenate(joined), "level": np.concatenate(level)}
+    d, v = draw.uniform(5, 50, 15), draw.uniform(20, 60, 15)
+    covariance = np.zeros((15, 15))
+    covariance[0, 0], begin = 1.0, 1
+    for one in cov:
+        covariance[begin : begin + len(one), begin : begin + len(one)] = one
+        begin += len(one)
+    covariance = np.outer(d, d) * covariance * scale
+    seen = draw.multivariate_normal(np.zeros(15), true * covariance + np.diag(v))
+    densities = [
+        multivariate_normal(np.zeros(14), (t * covariance + np.diag(v))[1:, 1:]).logpdf(seen[1:])
+        for t in additive.SHARES_OF_PRIOR
+    ]
+    best = additive.SHARES_OF_PRIOR[int(np.argmax(densities))]
+    assert additive.likeliest(seen, v, d, bins, scale, widths) == best
+    if true in (0.0, 1.0):
+        assert (best < 0.1) == (true == 0)
+
+
+def test_shapes_of_targets_that_nothing_tells_are_flat() -> None:
+    """At epsilon 8, where privacy costs little: a share for each bin would be a tenth."""
+    names = [f"x{i}" for i in range(10)]
+    table = dp.dataset("rows", columns={**dict.fromkeys(names, (-1.0, 1.0)), "y": (-1.0, 1.0)})
+    model = table.solve(dp.AdditiveModel(names, "y", pairs=0), epsilon=8.0, delta=1e-5)
+    plan, lost = dp.Pipeline(m=model).with_delta(1e-5), []
+    for seed in range(4):
+        draw = np.random.default_rng(seed)
+        data = {name: draw.uniform(-1, 1, 800) for name in [*names, "y"]}
+        found = plan.simulate(seed=seed, rows=data)["m"]
+        new = {name: draw.uniform(-1, 1, 4000) for name in names}
+        lost.append(3 * float(np.mean(np.asarray(dp.predict(found, new)) ** 2)))
+    assert np.mean(lost) < 0.04
 
 
 def test_constant_columns_and_targets_are_learned_from() -> None:

@@ -10,6 +10,7 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.erm import Hinge, Logistic
+from adaptive_dp.learning import phased
 from adaptive_dp.learning.phased import phase_shares
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.examples import draw_parts
@@ -71,6 +72,30 @@ def test_draws_have_their_shares():
         expected = 60_000 * share
         assert abs((phases == i).sum() - expected) < 6 * math.sqrt(expected * (1 - share))
     assert (draw_parts(SeededStream(4), [1.0], 100) == 0).all()
+
+
+def test_momentum_reaches_the_minimizer_at_a_condition_of_ten_thousand():
+    """Of a quadratic, by linear algebra; steps without momentum are far from it."""
+    draw = np.random.default_rng(3)
+    n, eta, shrink = 1000, 3.2, 0.25
+    basis = np.linalg.qr(draw.normal(size=(6, 6)))[0]
+    # the sum's second derivatives are at most steepest n, the regulariser's 2 / (eta shrink)
+    steepest, bent = 25.0, 2 / (eta * shrink)
+    hessian = basis @ np.diag(n * steepest * np.geomspace(1e-6, 1, 6)) @ basis.T
+    centre, goal = draw.normal(size=(2, 6))
+    exact = np.linalg.solve(hessian + bent * np.eye(6), hessian @ goal + bent * centre)
+    state = phased.initial_state(centre.tolist())
+    plain = centre
+    for _ in range(400):
+        gradient = hessian @ (np.asarray(phased.parameters(state)) - goal)
+        state = phased.gradient_step(
+            state, gradient, centre, n, eta, steepest=steepest, shrink=shrink
+        )
+        slope = hessian @ (plain - goal) + bent * (plain - centre)
+        plain = plain - slope / (n * steepest + bent)
+    away = np.linalg.norm(np.asarray(state[1]) - exact)
+    assert away < 0.03 * np.linalg.norm(centre - exact)
+    assert np.linalg.norm(plain - exact) > 5 * away
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])

@@ -112,6 +112,9 @@ ABOVE_STEPS = 6 * STEPS_NOISE
 """A bin of a number has at least this many deviations of a cell's noise, where there is one score:
 six of the noise of all steps together."""
 
+SHARES_OF_PRIOR = np.array([1.0, 0.25, 0.06, 0.015, 0.004, 0.0005])
+"""The shares of a shape's prior variance that `likeliest` chooses among."""
+
 EASE = 0.7
 """The share of the last step that is taken again, where there is one score."""
 
@@ -293,8 +296,8 @@ def merged_by_size(counts: Array, sigma: float, most: int) -> NDArray[np.int64]:
 def initial_state(size: int) -> dict[str, Any]:
     """Return the state before the first step: scores, the last step, and the scores' mean."""
     zero = np.zeros(int(size))
-    sizes = {"scale": 1.0, "spread": 0.0, "size": 1.0}
-    return {"scores": zero, "step": zero, "mean": zero, "round": 0, **sizes}
+    sizes = {"scale": 1.0, "spread": 0.0, "size": 1.0, "prior": 1.0, "known": 0.0}
+    return {"scores": zero, "step": zero, "mean": zero, "seen": zero, "round": 0, **sizes}
 
 
 def slopes_scale(state: dict[str, Any]) -> float:
@@ -423,6 +426,7 @@ def posterior_step(
     features: int,
     steps: int,
     clip: float,
+    widths: list[int],
 ) -> dict[str, Any]:
     """Return the state after a step of one score (post-processing).
 
@@ -434,7 +438,7 @@ def posterior_step(
     all that there is, shapes stay 0.
 
     With ``n/s``, rows over noise, shapes may vary more, and the squared loss is clipped farther
-    out.
+    out. Of a number it may be less, as far as noise explains what bins say (`likeliest`).
 
     Parameters
     ----------
@@ -445,6 +449,8 @@ def posterior_step(
     clip
         Of the logistic loss's slopes; 0 for the squared loss, whose gradient has one coordinate
         more, the sum of the squares (`BinGradient`).
+    widths
+        The number of bins of each feature.
     """
     s, scale = float(sigma), float(state["scale"])
     rows, number = np.asarray(bins["rows"], dtype=np.float64), int(state["round"])
@@ -468,12 +474,25 @@ def posterior_step(
             move = -float(g[0]) / (n + 3 * s) * trust
             spread = max(residual - (g[0] / n) ** 2, 0.02 * residual)
             g = g + rows * move
-    variance = spread / features * min(max(quality / 250, 0.1), 10.0) * trust
+    loose = min(max(quality / 250, 0.1), 10.0)
+    variance = spread / features * loose * trust
     # later steps average over most of the rounds: the mean of the last half has them all
     total = s * scale / (0.7 * steps) ** 0.5
     v, d = total**2 + residual * rows, h * rows
     joined = np.asarray(bins["joined"]) / ROUGH
     u, last = by_output(state["scores"], bins)[0], by_output(state["step"], bins)[0]
+    seen, prior = np.asarray(state["seen"]), float(state["prior"])
+    if not clip:
+        # rounds weigh by their noise, which falls with the clip
+        weight = 1 / max(s * scale, 1e-150) ** 2
+        known = float(state["known"]) + weight
+        seen = seen + (d * u - g - seen) * (weight / known)
+        if number in (steps // 5, 2 * steps // 5):
+            noise = 1 / known + residual * rows
+            # the first round asked has the errors of counts in it the least
+            prior = min(prior, likeliest(seen, noise, d, bins, variance, widths))
+        # at most what a small budget says anyway: there evidence is too weak to say less
+        variance *= max(prior, 0.1 / loose)
 
     # Q: numbers of a variance, and increments of one in proportion to the ranks between them
     diagonal = np.asarray(bins["level"]) + joined
@@ -496,7 +515,46 @@ def posterior_step(
         # at most twice or half of what it was, and never beyond what the bounds allow
         factor = min(max(square**0.5 * wide, 0.5), 2.0)
         result |= {"scale": min(scale * factor, 2.0), "spread": spread}
+        result |= {"seen": seen, "known": known, "prior": prior}
     return result
+
+
+def likeliest(
+    seen: Array, v: Array, d: Array, bins: dict[str, Any], variance: float, widths: list[int]
+) -> float:
+    """Return the share of a prior variance under which what the bins say is the most likely.
+
+    A shape is thought of as Gaussian of the covariance ``t variance Q^-1``, and what its bins say
+    as D times that and noise of variances V, of the sample and of the releases. t is one of
+    `SHARES_OF_PRIOR`, the same for all features: where noise is all that there is, the least
+    (empirical Bayes, Efron and Morris 1973).
+
+    Parameters
+    ----------
+    seen, v, d
+        The mean of ``D u - g`` over rounds, V and D, by bin, the intercept first.
+    bins
+        As of `layout`.
+    variance
+        Of a shape between its ends, at t = 1.
+    widths
+        The number of bins of each feature.
+    """
+    joined, level = np.asarray(bins["joined"]) / ROUGH, np.asarray(bins["level"])
+    likelihoods, begin = np.zeros(len(SHARES_OF_PRIOR)), 1
+    for width in widths:
+        own = slice(begin, begin + width)
+        begin += width
+        beside = -np.diag(joined[own][:-1], 1)
+        diagonal = np.diag(level[own] + joined[own] + np.append(0.0, joined[own][:-1]))
+        spread = np.outer(d[own], d[own]) * np.linalg.inv(diagonal + beside + beside.T)
+        # whitened by the noise: the eigenvalues serve all t
+        root = v[own] ** -0.5
+        values, basis = np.linalg.eigh(spread * np.outer(root, root) * variance)
+        along = (basis.T @ (seen[own] * root)) ** 2
+        total = 1 + np.outer(SHARES_OF_PRIOR, np.maximum(values, 0.0))
+        likelihoods -= (np.log(total) + along / total).sum(axis=1) / 2
+    return float(SHARES_OF_PRIOR[np.argmax(likelihoods)])
 
 
 def mean_state(state: dict[str, Any]) -> dict[str, Any]:
@@ -1079,7 +1137,8 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             if one:
                 clip = 0.0 if number else self.clip
                 fixed = {"features": len(self.features), "steps": self.steps, "clip": clip}
-                return post(posterior_step, state, gradient, noise, bins, **fixed)
+                widths = bin_sizes(sizes, BINS)
+                return post(posterior_step, state, gradient, noise, bins, **fixed, widths=widths)
             return post(boosting_step, state, gradient, noise, bins, half=self.steps // 2)
 
         width = loss.outputs * (1 + sum(bin_sizes(sizes, BINS)))

@@ -31,7 +31,7 @@ from adaptive_dp.mechanisms.additive import Laplace, checked, largest_mu
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.table import Table
 
-ENOUGH, ENOUGH_OF_NUMBERS = 2_500.0, 500.0
+ENOUGH, ENOUGH_OF_NUMBERS = 2_500.0, 2_000.0
 """The rows times epsilon from which on shapes of ten features are learned better than slopes.
 
 Of classes, and of numbers, where shapes start from a line and need fewer rows.

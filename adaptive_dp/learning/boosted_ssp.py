@@ -215,7 +215,7 @@ def clip_norm(state: dict[str, Any], scaling: dict[str, Any], *, radius: float) 
 def initial_state(width: int) -> dict[str, Any]:
     """Return the state before the first step, where it is at 0."""
     zero = np.zeros(int(width))
-    known = {"square": GUESS, "doubt": GUESS**2}
+    known = {"square": GUESS, "doubt": GUESS**2, "rows": 0.0}
     return {"start": zero, "v": zero, "variances": zero, "round": 0, **known}
 
 
@@ -249,7 +249,8 @@ def start_at_mean(
     start = np.zeros(width)
     # rows are divided by R, and so is their 1
     start[0] = radius * shrunk_mean(total / half, sigma / half, count, spread)
-    return {**initial_state(width), "start": start, "v": start}
+    rows = max(float(count) - float(spread), 0.0)
+    return {**initial_state(width), "start": start, "v": start, "rows": rows}
 
 
 def shrunk_mean(total: float, sigma: float, count: float, spread: float) -> float:
@@ -308,12 +309,20 @@ def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radiu
     slopes. So both are shrunk apart, as James and Stein do, each by ``1 - E`` of its size by noise
     alone ``/`` its size, where that is above 0: where noise alone explains both, the start is the
     answer.
+
+    To the rest's noise belongs that of the sample, since what few rows say by chance is as wrong of
+    others as what was added for privacy. Residuals of mean square r^2 give g the covariance ``r^2
+    G``, of which along an eigenvector of value v the steps follow the share ``f = 1 - prod (1 -
+    eta_t v / (v + lambda))``: u'Gu is larger by r^2 times the sum of the f^2, less 1 for the mean.
+    Gradients have the mean squared norm ``q = r^2 tr G / n`` where no row is shortened for G; q is
+    taken two of its errors below what it is thought to be.
     """
     start = np.asarray(state["start"])
     rest = np.asarray(state["v"]) - start
     # `values` are the eigenvalues of G_+, in whose basis u'Gu is a weighted sum of squares
     values, basis = scaling["values"], scaling["basis"]
     variances = np.asarray(state["variances"])
+    shares = values / (values + float(scaling["ridge"]))
     first = values * basis[0]
     # G_00 is no less than its noise: where it is lost in that, m is
     rows = max(float(first @ basis[0]), float(scaling["noise"]))
@@ -322,6 +331,14 @@ def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radiu
     rest[0] -= mean
     size = float(values @ (basis.T @ rest) ** 2)
     noise = float(values @ variances) - rows * moved
+    followed = 1 - np.prod([1 - step_size(t) * shares for t in range(STEPS)], axis=0)
+    # at least as many rows as the matrix says
+    counted = max(float(state["rows"]), float(scaling["rows"]))
+    # surely so large: of a small budget hardly more is known of q than what was guessed
+    square = max(float(state["square"]) - 2 * math.sqrt(float(state["doubt"])), 0.0)
+    residual = square * counted / (float(scaling["rows"]) * SHORT**2)
+    # the sample's, of all directions but the mean's
+    noise += residual * max(float(followed @ followed) - 1, 0.0)
     shrunken = start + rest * kept(size, noise)
     shrunken[0] += mean * kept(mean**2, moved)
     return np.asarray(shrunken / radius)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from attrs.validators import optional
 from numpy.typing import NDArray
 
 from adaptive_dp.erm import Logistic, Loss
@@ -18,11 +20,18 @@ from adaptive_dp.learning.base import (
     linear,
     within,
 )
-from adaptive_dp.learning.descent import released_row_count
+from adaptive_dp.learning.descent import COUNT, released_row_count
+from adaptive_dp.mechanisms.additive import largest_mu
 from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader
 from adaptive_dp.queries.table import Table
 
 Array = NDArray[np.float64]
+
+SLOW, FAST, CLEAR = 4.0, 16.0, 0.4
+"""The least and the largest learning rate, and the mu from which on it is more than the least."""
+
+EPOCHS, MORE_EPOCHS, LARGE = 10, 20, 4.0
+"""The epochs, and those where mu is at least so large (at epsilon 25 and delta 1e-5)."""
 
 
 @frozen
@@ -49,9 +58,11 @@ class DPFTRL(ColumnLearner[Model]):
         The number of batches.
     epochs
         How often each batch is read; 1 for a stream that passes once. More passes cost noise that
-        grows more slowly than what they learn, at epsilon .3 to 50 on three sets.
+        grows more slowly than what they learn, at epsilon .3 to 50 on three sets: by default there
+        are 10, and 20 where the budget's mu is at least 4.
     learning_rate
-        For rows of norm at most 1 and mean gradients of a batch.
+        For rows of norm at most 1 and mean gradients of a batch. None for one that follows the
+        noise: 4, and ``10 mu`` where that is more, but at most 16.
     clip
         The largest norm of a row's gradient, for rows of norm at most 1.
     norm
@@ -83,8 +94,8 @@ class DPFTRL(ColumnLearner[Model]):
 
     loss: Loss = field(factory=Logistic)
     steps: int = 100
-    epochs: int = 10
-    learning_rate: float = field(default=4.0, validator=within(1e-9, 1e9))
+    epochs: int | None = None
+    learning_rate: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     clip: float = field(default=1.0, validator=within(1e-9, 1e9))
     norm: float | None = None
     factorization: str = "banded"
@@ -96,23 +107,50 @@ class DPFTRL(ColumnLearner[Model]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         problem = linear(table, self.features, self.target, self.loss, self.norm)
-        unit = FollowTheLeader(1.0, self.steps, self.epochs, self.factorization)
+        epochs = self.epochs
+        if epochs is None:
+            is_large = (
+                budget is not None
+                and budget.delta > 0
+                and largest_mu(budget.epsilon, budget.delta) >= LARGE
+            )
+            epochs = MORE_EPOCHS if is_large else EPOCHS
+        unit = FollowTheLeader(1.0, self.steps, epochs, self.factorization)
         norm = self.clip * problem.radius
         # Prefix sums are B (C g + noise). A batch's gradient has norm at most the clip norm in each
         # of its epochs, and moves C g by at most that times the l2 norm of C's columns of the
         # batch's rounds, added up: the sensitivity of the matrices.
         sigma = Free(self.free, weight=norm * unit.matrices.sensitivity())
-        mechanism = FollowTheLeader(sigma, self.steps, self.epochs, self.factorization)
-        batch, _ = released_row_count(table, self.free, rate=1 / self.steps)
-        step = post(step_size, batch, by=self.learning_rate / problem.radius**2)
+        mechanism = FollowTheLeader(sigma, self.steps, epochs, self.factorization)
+        batch, noise = released_row_count(table, self.free, rate=1 / self.steps)
+        own = {"learning_rate": self.learning_rate, "square": problem.radius**2}
+        step = post(step_size, batch, noise, **own)
         query = problem.rows.stream(self.loss, clip=norm)
         parameters = query.release(mechanism, given=[step], name="training")
         return problem.model(post(mean_parameters, parameters))
 
 
-def step_size(rows: float, *, by: float) -> float:
-    """Return the step of the parameters for a sum of gradients: ``by`` over the rows of a batch."""
-    return by / float(rows)
+def step_size(rows: float, sigma: float, *, learning_rate: float | None, square: float) -> float:
+    """Return the step of the parameters for a sum of gradients.
+
+    Parameters
+    ----------
+    rows, sigma
+        Those of a batch, and the noise of the number of all rows, by which mu is known: the number
+        has `COUNT` of mu^2.
+    learning_rate
+        For rows of norm 1; None to follow mu.
+    square
+        The largest squared norm of a row.
+
+    Examples
+    --------
+    >>> [round(step_size(1.0, sigma, learning_rate=None, square=1.0), 2) for sigma in (99, 10, 1)]
+    [4.0, 9.95, 16.0]
+    """
+    mu = math.sqrt((1 - COUNT) / COUNT) / float(sigma)
+    rate = learning_rate or min(max(SLOW, SLOW / CLEAR * mu), FAST)
+    return rate / square / float(rows)
 
 
 def mean_parameters(released: Any) -> Array:
