@@ -21,7 +21,7 @@ partition, samples, loops) are its *regions*, outermost first. Releases are grou
 * a partition becomes `accountants.Parallel`, a choice of part. An accountant takes the worst
   choice; one choice for every partition of a plan is a *world*, that is, a branch of parallel
   composition (see `docs/explanation/worlds.md`);
-* a sample becomes `accountants.Sampled`, a body amplified by subsampling;
+* a sample becomes `accountants.Sampled` or `accountants.Subset`, a body amplified by subsampling;
 * a loop becomes `accountants.Repeated` or `accountants.Selected`.
 
 The change that the neighbour relation makes to the data (`Change`: how many rows of one unit)
@@ -168,7 +168,7 @@ def _compile(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
             # compiled as if every unit were sampled; the accountant amplifies the body
             sampled = operation.change(change)
             body = _compile([(p, sampled, index + 1) for p, _, _ in members], counts)
-            parts.append(Sampled(body, operation.rate))
+            parts.append(operation.term(body))
         else:
             parts.append(_partition_term([p for p, _, _ in members], change, index, counts))
     return parts[0] if len(parts) == 1 else Sequential(parts)

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 from attrs import Factory, field, frozen
 
+from accountants import Sampled, Term
 from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.mechanism import Mechanism
@@ -975,12 +976,22 @@ class BoundOperation(Operation):
 
 
 class SampleOperation(Operation):
-    """A Poisson sample: each unit is in it independently, with probability ``rate``."""
+    """A sample of the units, drawn at random without the data: each is in it as likely as others.
+
+    It is a Poisson sample, which each unit enters independently, unless `term` says otherwise.
+    """
 
     random: ClassVar[bool] = True
     makes_rows: ClassVar[bool] = True
 
-    rate: float
+    @property
+    def rate(self) -> float:
+        """The probability with which a unit is in the sample."""
+        raise NotImplementedError(f"{type(self).__name__} must define rate")
+
+    def term(self, body: Term) -> Term:
+        """Return what releases from the sample cost, from what they cost a unit that is in it."""
+        return Sampled(body, self.rate)
 
 
 class PartitionOperation(Operation):
