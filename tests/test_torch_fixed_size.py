@@ -1,0 +1,429 @@
+"""Networks trained on samples of a fixed size: the law of a round, and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from plans import network
+from scipy import special
+
+import accountants
+import adaptive_dp as dp
+from adaptive_dp.data import sampling
+from adaptive_dp.noise.stream import SecureStream, SeededStream
+
+# --- the draw, without PyTorch
+
+
+class Words:
+    """A source of the words that it is given."""
+
+    def __init__(self, words: list[int]) -> None:
+        self.left = words
+
+    def words(self, count: int) -> Any:
+        if len(self.left) < count:
+            raise StopIteration
+        taken, self.left = self.left[:count], self.left[count:]
+        return np.array(taken, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_every_set_is_equally_likely_also_where_words_are_equal(size: int) -> None:
+    """Of four units, all sequences of three different words: those that tie are drawn again."""
+    found: Counter[tuple[int, ...]] = Counter()
+    for words in itertools.product(range(3), repeat=4):
+        try:
+            chosen = sampling.fixed_size_sample(Words(list(words)), size, 4)  # type: ignore[arg-type]
+        except StopIteration:
+            continue
+        found[tuple(np.flatnonzero(chosen))] += 1
+    assert set(found) == set(itertools.combinations(range(4), size))
+    assert len(set(found.values())) == 1
+
+
+def test_sizes_at_the_ends_and_of_many_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of many units come from children, each unit's from a place of its own."""
+    stream = SecureStream()
+    for size in (0, 5):
+        assert sampling.fixed_size_sample(stream, size, 5).sum() == size
+    monkeypatch.setattr(sampling, "LOCAL_UNITS", 10)
+    monkeypatch.setattr(sampling, "CHILD_UNITS", 4)
+    counts = np.zeros(11)
+    for seed in range(2_000):
+        chosen = sampling.fixed_size_sample(SeededStream(seed), 3, 11)
+        assert chosen.sum() == 3
+        counts += chosen
+    # in a set with probability 3/11: chi square of 10 degrees of freedom, scaled; above 75 has a
+    # probability below 1e-11
+    expected = 2_000 * 3 / 11
+    assert ((counts - expected) ** 2).sum() / expected / (8 / 11) * (10 / 11) < 75
+
+
+# --- what is declared, without PyTorch
+
+
+def test_documents_and_certificates_of_fixed_sizes_round_trip() -> None:
+    plan = network(fixed_size=True).with_delta(1e-5)
+    again = dp.load(plan.to_json()).with_delta(1e-5)
+    assert again.fingerprint == plan.fingerprint
+    certificate = plan.certify()
+    assert again.certify().to_json() == certificate.to_json()
+    read = dp.Certificate.from_json(certificate.to_json())
+    assert dp.verify(read).holds
+    smaller = plan.to_document()
+    (node,) = [n for n in of_kinds(smaller) if n["kind"] == "fixed_size_network_rows"]
+    assert (node["size"], node["of"]) == (2, 4)
+    for change in ({"of": 5}, {"size": 5}, {"size": 0}, {"size": True}, {"size": 1.5}):
+        kept = dict(node)
+        node.update(change)
+        with pytest.raises(dp.DocumentError, match=r"declared|1 to all|must be"):
+            dp.load(smaller)
+        node.update(kept)
+    # a smaller sample costs less, and its claim is not that of a larger one
+    node["size"] = 1
+    less = dp.load(smaller).with_delta(1e-5).certify()
+    assert less.epsilon < certificate.epsilon
+    forged = json.loads(less.to_json())
+    (node,) = [n for n in of_kinds(forged) if n["kind"] == "fixed_size_network_rows"]
+    node["size"] = 2
+    assert not dp.verify(dp.Certificate.from_json(json.dumps(forged))).holds
+
+
+def of_kinds(document: Any) -> Any:
+    """Yield each node of a document."""
+    if isinstance(document, dict):
+        if "kind" in document:
+            yield document
+        document = list(document.values())
+    if isinstance(document, list):
+        for each in document:
+            yield from of_kinds(each)
+
+
+def test_filters_and_parts_leave_no_public_number() -> None:
+    columns = {"x": (-1, 1), "y": [0, 1]}
+    table = dp.dataset(
+        "t", columns=columns, neighbors="replace_one", size=9, unit="u", rows_per_unit=3
+    )
+    assert (table.domain.size, table.domain.units) == (None, 9)
+    kept = table.filter(table["x"] > 0)
+    part = table.partition("y", whole_units=True)[0]
+    for other in (kept, part):
+        assert (other.domain.size, other.domain.units) == (None, None)
+    with_column = table.with_columns(z=table["x"] * 2)
+    assert with_column.domain.units == 9
+
+
+# --- the law of a round
+
+torch: Any = pytest.importorskip("torch")
+
+from adaptive_dp.torch.examples import NetworkRowsOf  # noqa: E402
+
+COLUMNS = {"x": (-1, 1), "y": [0, 1]}
+
+
+def line() -> Any:
+    made = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(made.weight)
+    return made
+
+
+def product(outputs: Any, targets: Any) -> Any:
+    """A loss whose gradient is ``x (1 + y)``, whatever the weight is."""
+    return (outputs[:, 0] * (1 + targets)).sum()
+
+
+def plain_sgd(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, lr=1.0)
+
+
+def table_of(n: int, **options: Any) -> Any:
+    options = {"neighbors": "replace_one", "size": n, **options}
+    return dp.dataset("t", columns=COLUMNS, **options)
+
+
+def training(**options: Any) -> Any:
+    options = {"steps": 1, "sampling_rate": 0.5, "sampling": "fixed_size", **options}
+    options = {"features": ["x"], "target": "y", "clipping": 0.5, **options}
+    return dp.torch.Training(line, product, plain_sgd, **options)
+
+
+def plan_of(learner: Any, table: Any, sigma: float = 1.0, delta: float = 1e-5) -> dp.Pipeline:
+    return dp.Pipeline(model=table.solve(learner)).fix(sigma=sigma).with_delta(delta)
+
+
+UNIVERSE = ((1.0, 1), (-1.0, 1), (0.1, 0), (math.nan, 1), (0.5, 7))
+"""Rows: of gradients that are clipped to 1 and to -1, of .2, of 0, and without a target."""
+
+
+def shares(rows: Any, n: int, **options: Any) -> Any:
+    """What each row adds to a round's sum, and to its number of short gradients, by the library."""
+    learner, table = training(**options), table_of(n)
+    reads, gradients = learner.operations(table.domain)
+    found = []
+    for x, y in rows:
+        own = reads.run([table_of(1).operation.bind({"x": [x], "y": [y]})], None)
+        units = gradients.run([own, np.zeros(1, dtype=np.float32)], SecureStream())
+        total, step = units.clipped_sum(learner.threshold, relative=True)
+        found.append((float(total[0]) * step, units.short(learner.threshold)))
+    return found
+
+
+def mixture(at: Any, means: Any, sigma: float) -> Any:
+    """The density of a mixture of normals with equal shares."""
+    z = (at[:, None] - np.asarray(means)[None, :]) / sigma
+    return np.exp(-z * z / 2).mean(axis=1) / (sigma * math.sqrt(2 * math.pi))
+
+
+@pytest.mark.parametrize(("n", "size", "sigma"), [(4, 2, 1.0), (5, 1, 0.7), (4, 3, 2.0)])
+def test_no_pair_of_data_sets_loses_more_than_is_certified(n: int, size: int, sigma: float) -> None:
+    """All neighbours of a small universe, the law of a round by brute force over all samples.
+
+    The integral of ``(p - e^eps q)_+`` on a grid; the worst pair attains what is certified.
+    """
+    delta = 0.02
+    certified = plan_of(training(sampling_rate=size / n), table_of(n), sigma, delta).certify()
+    values = [g for g, _ in shares(UNIVERSE, n)]
+    assert values == pytest.approx([1, -1, 0.2, 0, 0], abs=1e-5)
+    at = np.linspace(-n - 9 * sigma, n + 9 * sigma, 4_001)
+    width, sets = at[1] - at[0], list(itertools.combinations(range(n), size))
+
+    def law(rows: tuple[int, ...]) -> Any:
+        return mixture(at, [sum(values[rows[i]] for i in some) for some in sets], sigma)
+
+    worst = 0.0
+    for others in itertools.combinations_with_replacement(range(4), n - 1):
+        laws = [law((*others, own)) for own in range(4)]
+        for p, q in itertools.permutations(laws, 2):
+            lost = np.maximum(p - math.exp(certified.epsilon) * q, 0).sum() * width
+            worst = max(worst, float(lost))
+    assert worst <= delta * (1 + 1e-6)
+    assert worst >= delta * (1 - 1e-3)
+
+
+def test_a_threshold_that_adapts_is_charged_for_both_of_its_releases() -> None:
+    """The joint law of sum and count in one sample, on a grid in the plane; both directions."""
+    n, size, sigma, delta = 3, 2, 1.0, 0.05
+    clipping = dp.Clipping(share=0.3)
+    options = {"clipping": clipping, "first_threshold": 0.5, "sampling_rate": size / n}
+    certified = plan_of(training(**options), table_of(n), sigma, delta).certify()
+    noises = [sigma / math.sqrt(1 - clipping.share), sigma / math.sqrt(clipping.share)]
+    values = shares(UNIVERSE, n, **options)
+    assert [short for _, short in values] == [0, 0, 1, 1, 0]
+    grids = [np.linspace(-3 - 8 * noises[0], 3 + 8 * noises[0], 401)]
+    grids += [np.linspace(-8 * noises[1], 2 + 8 * noises[1], 401)]
+    cell = (grids[0][1] - grids[0][0]) * (grids[1][1] - grids[1][0])
+    sets = list(itertools.combinations(range(n), size))
+
+    def law(rows: tuple[int, ...]) -> Any:
+        total = 0.0
+        for some in sets:
+            mean = np.sum([values[rows[i]] for i in some], axis=0)
+            ends = [mixture(grids[k], [mean[k]], noises[k]) for k in range(2)]
+            total = total + np.outer(*ends) / len(sets)
+        return total
+
+    worst = 0.0
+    # an unclipped gradient of almost the threshold: the count moves by 1, and the sum by almost 2
+    values.append((-1.0, 1))
+    universe = (0, 2, 3, 4, 5)
+    for others in itertools.combinations_with_replacement(universe, n - 1):
+        laws = [law((*others, own)) for own in universe]
+        for p, q in itertools.permutations(laws, 2):
+            worst = max(worst, np.maximum(p - math.exp(certified.epsilon) * q, 0).sum() * cell)
+    assert delta * (1 - 0.005) <= worst <= delta * (1 + 1e-6)
+
+
+def test_the_certificate_is_the_accountants_answer_for_samples_without_replacement() -> None:
+    for rate, size, steps in ((0.01, 10, 50), (1.0, 1000, 2)):
+        plan = plan_of(training(steps=steps, sampling_rate=rate), table_of(1000), 1.5)
+        spend = accountants.Spend(accountants.Gaussian(mu=2 / 1.5))
+        part = accountants.Subset(spend, size, 1000) if size < 1000 else spend
+        answers = accountants.certify(accountants.Repeated(part, steps), delta=1e-5)
+        alone = accountants.tightest(answers).bounds.upper
+        certificate = plan.certify()
+        assert alone * (1 - 1e-9) <= certificate.epsilon <= alone * (1 + 1e-5)
+        assert dp.verify(certificate).holds
+
+
+def decoded(model: Any, start: float, size: int, count: int) -> tuple[int, ...]:
+    """Which rows a step has read, whose gradients are powers of two."""
+    total = (start - float(model["parameters"][0])) * size
+    bits = round(total * 2**count)
+    assert abs(total * 2**count - bits) < 1e-2
+    return tuple(i for i in range(count) if bits >> i & 1)
+
+
+def test_a_round_reads_exactly_so_many_units_and_divides_by_them() -> None:
+    """Without noise to speak of the step tells which rows were read: each set equally often."""
+    n, size, runs = 5, 2, 600
+    plan = plan_of(training(sampling_rate=size / n, clipping=1.0), table_of(n), 1e-6)
+    rows = {"x": [2.0 ** (i - n) for i in range(n)], "y": [0] * n}
+    seen = Counter(
+        decoded(plan.simulate(seed=seed, t=rows)["model"], 0.0, size, n) for seed in range(runs)
+    )
+    assert set(seen) == set(itertools.combinations(range(n), size))
+    # chi square of 9 degrees of freedom: above 60 with a probability below 1e-8
+    assert sum((k - runs / 10) ** 2 / (runs / 10) for k in seen.values()) < 60
+    again = [plan.simulate(seed=4, t=rows)["model"]["parameters"] for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+
+
+def test_units_that_add_nothing_keep_their_place() -> None:
+    """Of six units, with several rows each, two have no declared target: sets of all six."""
+    table = table_of(6, unit="who", rows_per_unit=2)
+    assert table.domain.units == 6
+    who = np.repeat([3, 1, 8, 2, 9, 7], 2)
+    y = np.where(np.isin(who, [1, 9]), 7, 0)
+    bound = table.operation.run(
+        [table.inputs[0].operation.bind({"x": np.zeros(12), "y": y, "who": who})], None
+    )
+    reads = NetworkRowsOf(("x",), "y", COLUMNS, by_unit=True)
+    rows = reads.run([bound], None)
+    assert (rows.count, rows.total) == (4, 6)
+    sizes = [rows.sample_of(3, SeededStream(seed)).count for seed in range(2_000)]
+    found = np.bincount(sizes, minlength=4)
+    # hypergeometric: 3 of 6, of which 4 count
+    expected = [special.comb(4, k) * special.comb(2, 3 - k) / 20 * 2_000 for k in range(1, 4)]
+    assert found[0] == 0
+    assert sum((found[k] - e) ** 2 / e for k, e in enumerate(expected, 1)) < 40
+    for seed in range(20):
+        some = rows.sample_of(3, SeededStream(seed))
+        assert len(some.index) == 2 * some.count
+        assert sorted({*some.units.tolist()}) == list(range(some.count))
+        # both rows of each unit, in the places where the data have them
+        assert {*who[some.index].tolist()} <= {3, 8, 2, 7}
+        assert all(np.sum(who[some.index] == each) == 2 for each in who[some.index])
+    plan = plan_of(training(steps=3, clipping=dp.Clipping()), table)
+    data = {"x": np.linspace(-1, 1, 12), "y": y, "who": who}
+    assert np.isfinite(plan.simulate(seed=1, t=data)["model"]["parameters"]).all()
+    certificate = plan.certify()
+    assert (
+        certificate.epsilon
+        == plan_of(training(steps=3, clipping=dp.Clipping()), table_of(6)).certify().epsilon
+    )
+
+
+def test_rows_without_a_target_keep_their_place_too() -> None:
+    rows = {"x": [0.5] * 6, "y": [0, 1, 7, 7, 7, 0]}
+    read = NetworkRowsOf(("x",), "y", COLUMNS).run([table_of(6).operation.bind(rows)], None)
+    counts = [read.sample_of(2, SeededStream(seed)).count for seed in range(600)]
+    expected = [600 * e for e in (3 / 15, 9 / 15, 3 / 15)]
+    found = np.bincount(counts, minlength=3)
+    assert sum((f - e) ** 2 / e for f, e in zip(found, expected, strict=True)) < 40
+
+
+def test_what_is_refused_and_what_to_do() -> None:
+    for options, match in (
+        ({"neighbors": "add_remove", "size": None}, r"add_remove.*leave out sampling"),
+        ({"neighbors": "zero_out"}, r"zero_out.*leave out sampling"),
+        ({"size": None}, r"declare size=.*noise='banded'"),
+    ):
+        with pytest.raises(dp.NeighborError, match=match):
+            table_of(9, **options).solve(training())
+    table = table_of(9)
+    with pytest.raises(dp.NeighborError, match="filter no rows"):
+        table.filter(table["x"] > 0).solve(training())
+    with pytest.raises(dp.NeighborError, match="sampling='fixed_size'"):
+        table.solve(training(sampling="poisson"))
+    for wrong, match in (
+        ({"sampling": "shuffled"}, "sampling"),
+        ({"batch_size": 3}, "leave out batch_size"),
+        ({"noise": "banded", "sampling_rate": 1.0}, "in turn"),
+    ):
+        with pytest.raises((dp.DeclarationError, ValueError), match=match):
+            training(**wrong)
+    with pytest.raises(dp.DataError, match="size=9"):
+        plan_of(training(), table).simulate(seed=1, t={"x": [0.0], "y": [0]})
+
+
+def test_sizes_may_change_from_step_to_step() -> None:
+    """Equal rates are one loop; each phase is charged and divided by its own size."""
+    rates = (0.2, 0.2, 0.4)
+    plan = plan_of(training(steps=3, sampling_rate=rates), table_of(10), 2.0)
+    part = accountants.Spend(accountants.Gaussian(mu=1.0))
+    term = accountants.Sequential(
+        [
+            accountants.Repeated(accountants.Subset(part, 2, 10), 2),
+            accountants.Subset(part, 4, 10),
+        ]
+    )
+    alone = accountants.tightest(accountants.certify(term, delta=1e-5)).bounds.upper
+    assert alone * (1 - 1e-9) <= plan.certify().epsilon <= alone * (1 + 1e-4)
+    same = plan_of(training(steps=3, sampling_rate=(0.2,) * 3), table_of(10), 2.0)
+    assert (
+        same.certify().epsilon
+        == plan_of(training(steps=3, sampling_rate=0.2), table_of(10), 2.0).certify().epsilon
+    )
+    exact = plan_of(training(steps=3, sampling_rate=rates, clipping=1.0), table_of(10), 1e-7)
+    model = exact.simulate(seed=1, t={"x": [0.25] * 10, "y": [0] * 10})["model"]
+    assert float(model["parameters"][0]) == pytest.approx(-0.75, abs=1e-5)
+
+
+def test_the_step_is_told_the_noise_of_the_mean() -> None:
+    """The sum over exactly so many units: its noise over their number."""
+
+    class Told(torch.optim.SGD):
+        told: ClassVar[list[float]] = []
+        noise_deviation = 0.0
+
+        def step(self, closure: Any = None) -> Any:
+            self.told.append(self.noise_deviation)
+            return super().step()
+
+    learner = dp.torch.Training(
+        *(line, product, lambda p: Told(p, lr=1.0)),
+        **{"steps": 2, "sampling_rate": 0.4, "sampling": "fixed_size", "clipping": 1.0},
+        features=["x"],
+        target="y",
+    )
+    Told.told.clear()
+    plan_of(learner, table_of(10), 3.0).simulate(seed=1, t={"x": [0.25] * 10, "y": [0] * 10})
+    assert Told.told[-2:] == pytest.approx([3 / 4, 3 / 4])
+
+
+# --- sessions, and audits
+
+
+def test_a_loop_draws_and_charges_samples_of_a_fixed_size() -> None:
+    data = {"x": np.linspace(-1, 1, 20), "y": [0, 1] * 10}
+    terms: Any = {"budget": dp.Budget(3.0, 1e-5), "accountant": "renyi", "t": data}
+    learner = training(steps=200, sampling_rate=0.1, clipping=dp.Clipping())
+    with dp.Session(**terms, seed=1) as session:
+        loop = dp.torch.Loop(session, table_of(20), learner, sigma=4.0)
+        first = next(iter(loop))
+        assert first.share is not None
+        cost = session.spent.costs
+        done = [each.number for each in loop]
+        assert 3 < done[-1] < 200
+        assert session.epsilon <= 3
+        certificate = session.certificate()
+        checkpoint = loop.state_dict()
+        again = dp.torch.Loop(session, table_of(20), learner, sigma=4.0)
+        with pytest.raises(dp.BudgetError):
+            again.load_state_dict({**checkpoint, "threshold": 0.3}) or again.step()
+    assert dp.verify(certificate, allow=[__name__]).holds
+    # a round is charged at most what the same without samples is
+    whole = training(steps=200, sampling_rate=1, clipping=dp.Clipping())
+    with dp.Session(**terms, seed=1) as session:
+        dp.torch.Loop(session, table_of(20), whole, sigma=4.0).step()
+        assert session.spent.costs[5] > cost[5]
+
+
+def test_an_audit_tells_a_claim_that_does_not_hold_from_one_that_does() -> None:
+    """A unit that is exchanged among others, in a sample of half of them."""
+    plan = plan_of(training(clipping=0.1), table_of(2), 0.3, 1e-3)
+    pair = next(p for p in dp.audit.gallery(plan))
+    options: Any = {"samples": 400, "seed": 1}
+    held = dp.audit.pipeline(plan, pair, **options)
+    wrong = dp.audit.pipeline(plan, pair, (0.2, 1e-3), **options)
+    assert held.verdict in ("consistent", "underpowered")
+    assert wrong.verdict == "violation"
