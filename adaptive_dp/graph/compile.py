@@ -21,7 +21,8 @@ partition, samples, loops) are its *regions*, outermost first. Releases are grou
 * a partition becomes `accountants.Parallel`, a choice of part. An accountant takes the worst
   choice; one choice for every partition of a plan is a *world*, that is, a branch of parallel
   composition (see `docs/explanation/worlds.md`);
-* a sample becomes `accountants.Sampled` or `accountants.Subset`, a body amplified by subsampling;
+* a sample becomes `accountants.Sampled`, `accountants.ReplacedSample` or `accountants.Subset`, a
+  body amplified by subsampling;
 * a loop becomes `accountants.Repeated` or `accountants.Selected`.
 
 The change that the neighbour relation makes to the data (`Change`: how many rows of one unit)
@@ -167,8 +168,10 @@ def _compile(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
         elif isinstance(operation, SampleOperation):
             # compiled as if every unit were sampled; the accountant amplifies the body
             sampled = operation.change(change)
+            if change.replaced and not sampled.replaced:
+                _check_shifts([each for each, _, _ in members])
             body = _compile([(p, sampled, index + 1) for p, _, _ in members], counts)
-            parts.append(operation.term(body))
+            parts.append(operation.term(body, change))
         else:
             parts.append(_partition_term([p for p, _, _ in members], change, index, counts))
     return parts[0] if len(parts) == 1 else Sequential(parts)
@@ -187,6 +190,31 @@ def _cases_term(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
     choices = [_compile(members, counts) for members in by_number.values()]
     labels = [f"case {number}" for number in by_number]
     return choices[0] if len(choices) == 1 else Parallel(choices, labels)
+
+
+def _check_shifts(releases: Iterable[ReleaseNode]) -> None:
+    """Refuse all but additive Gaussian noise in a Poisson sample of units that are exchanged.
+
+    *Own proof.* The sample's laws are ``(1 - q) B + q A`` and ``(1 - q) B + q A'``, B of a body
+    without the unit, and A and A' with the one and the other in its place
+    (`accountants.losses.ReplacedSample`, of which releases at once are one). Of releases that
+    follow each other, chosen by what was released before, let r = A / B and r' = A' / B. For
+    ``t >= 1`` what counts is ``E_B V(r, r')`` after the last, of ``V = (r - c - t r')_+``, c >= 0:
+    convex, with ``d^2 V / dr dr' <= 0``. Shifts a and a' of a release multiply r and r' by
+    log-normal numbers of mean 1. The expectation grows with |a| and |a'| (V is convex), and falls
+    with ``a a'`` (Plackett: its derivative is that of ``r r' d^2 V / dr dr'``). So shifts in
+    opposite directions, as long as they may be, are worst, whatever r and r' are; and the
+    expectation is again such a function of r and r' before the release. By induction all releases
+    at worst are one, of the root of the squares' sum. For ``t < 1`` exchange A and A'.
+    """
+    for release in releases:
+        mechanism = release.mechanism
+        if not (mechanism.shifts and is_own(type(mechanism))):
+            raise DeclarationError(
+                f"{release.name}: in a Poisson sample of units that are exchanged (replace_one) "
+                f"the noise must be dp.Gaussian, got {type(mechanism).__name__}, for which nothing "
+                "is proven there"
+            )
 
 
 def _is_region(node: Node) -> bool:

@@ -344,7 +344,11 @@ class NetworkTable(Private[Any]):
 
 @frozen
 class SampleNetworkRows(Sample):
-    """A Poisson sample of the units of a network's rows."""
+    """A Poisson sample of the units of a network's rows.
+
+    Where neighbours exchange a unit, what is released from it has Gaussian noise, and the body is
+    charged for a unit that is in the sample or is not: the term is `accountants.ReplacedSample`.
+    """
 
     kind: ClassVar[str] = "sample_network_rows"
     column_fields: ClassVar[tuple[str, ...]] = ()
@@ -353,7 +357,11 @@ class SampleNetworkRows(Sample):
     def domain(self, inputs: Sequence[Any]) -> NetworkRowsDomain:
         """Return the rows, their number no longer public."""
         rows: NetworkRowsDomain = inputs[0]
-        return evolve(rows, table=super().domain([rows.table]))
+        return evolve(rows, table=evolve(rows.table, size=None, units=None))
+
+    def change(self, change: Change) -> Change:
+        """Return the change of a unit that is in the sample, or is not."""
+        return change.one_sided
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkRows:  # type: ignore[override]
         """Return a new sample, independent of all others."""
@@ -419,7 +427,7 @@ class FixedSizeNetworkRows(SampleOperation):
         """Return the sizes."""
         return f"sample of {self.size:,} of {self.of:,}"
 
-    def term(self, body: Term) -> Term:
+    def term(self, body: Term, change: Change) -> Term:
         """Return the body's term, amplified; see the class docstring."""
         return Subset(body, self.size, self.of)
 
@@ -456,7 +464,7 @@ def exchanged_units(table: Table) -> int:
     """
     if table.neighbors != "replace_one":
         raise NeighborError(
-            f"samples of a fixed size are for units that are exchanged among a public number, and "
+            "samples of a fixed size are for units that are exchanged among a public number, and "
             f"{table.name!r} has {table.neighbors} neighbours; leave out sampling='fixed_size', "
             "for Poisson samples, or declare neighbors='replace_one' and size=..."
         )
@@ -464,8 +472,8 @@ def exchanged_units(table: Table) -> int:
     if found is None:
         raise NeighborError(
             f"samples of a fixed size need a public number of units, and that of {table.name!r} is "
-            "none: declare size=..., and filter no rows before; or take noise='banded', whose "
-            "batches are read in turn, or sampling_rate=1"
+            "none: declare size=..., and filter no rows before; or leave out "
+            "sampling='fixed_size', for Poisson samples"
         )
     return found
 

@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 from attrs.validators import in_, instance_of
 from numpy.typing import NDArray
 
-from adaptive_dp.graph.errors import DeclarationError, NeighborError, PlanError, RunError
+from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
 from adaptive_dp.graph.handles import (
     Private,
     PrivateQuery,
@@ -1367,13 +1367,6 @@ class Training(Learner[NetworkParameters]):
             return rows.sample_of(size, units) if size < units else rows
         if self.rates[0] == 1:
             return rows
-        if table.neighbors == "replace_one":
-            raise NeighborError(
-                f"Training: {table.name!r} has replace_one neighbours, for which Poisson samples "
-                "are not offered; take sampling='fixed_size', where its number of units is public, "
-                "or noise='banded', whose batches are read in turn and need no amplification, or "
-                "sampling_rate=1, or declare neighbors='add_remove' or 'zero_out'"
-            )
         return rows.sample(self.rates[0])
 
     def public_size(self, table: TableDomain, rate: float) -> float | None:
