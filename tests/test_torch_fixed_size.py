@@ -117,7 +117,7 @@ def test_filters_and_parts_leave_no_public_number() -> None:
     )
     assert (table.domain.size, table.domain.units) == (None, 9)
     kept = table.filter(table["x"] > 0)
-    part = table.partition("y", whole_units=True)[0]
+    ((_, part), _) = table.partition("y", whole_units=True)
     for other in (kept, part):
         assert (other.domain.size, other.domain.units) == (None, None)
     with_column = table.with_columns(z=table["x"] * 2)
@@ -481,6 +481,36 @@ def test_poisson_samples_of_exchanged_units_cost_what_the_accountant_says() -> N
     fixed = plan_of(training(sampling_rate=0.01, steps=50), table_of(1000), 1.5).certify()
     added = plan_of(learner, table_of(1000, neighbors="add_remove", size=None), 1.5).certify()
     assert added.epsilon < certificate.epsilon < fixed.epsilon
+
+
+def test_a_unit_may_move_from_one_part_to_another() -> None:
+    """Two parts, each with a network of its own: exchanged in one, or out of one into the other."""
+    columns = {**COLUMNS, "town": ["A", "B"]}
+    table = dp.dataset("t", columns=columns, neighbors="replace_one")
+    learner = training(sampling="poisson", sampling_rate=0.2, steps=2, batch_size=3)
+    parts = table.partition("town")
+    models = {town: part.solve(learner) for town, part in parts}
+    found = dp.Pipeline(**models).fix(sigma=1.5).certify(delta=1e-5).epsilon
+    spend = accountants.Spend(accountants.Gaussian(mu=1 / 1.5))
+    exchanged = accountants.Repeated(accountants.ReplacedSample(spend, 0.2), 2)
+    moved = accountants.Repeated(accountants.Sampled(spend, 0.2), 4)
+    each = [
+        accountants.measure(term, accountants.Distribution(), delta=1e-5).bounds.upper
+        for term in (exchanged, moved)
+    ]
+    assert max(each) * (1 - 1e-6) <= found <= max(each) * (1 + 1e-4)
+    sized = dp.dataset("t", columns=columns, neighbors="replace_one", size=9)
+    ((_, part), _) = sized.partition("town")
+    with pytest.raises(dp.NeighborError, match="public number"):
+        part.solve(training())
+
+
+def test_a_public_number_of_units_of_several_rows_is_not_released() -> None:
+    table = table_of(40, unit="who", rows_per_unit=3)
+    learner = training(sampling="poisson", sampling_rate=0.1, steps=2)
+    assert "number_of_units" not in plan_of(learner, table).to_json()
+    kept = table.filter(table["x"] > 0)
+    assert "number_of_units" in plan_of(learner, kept).to_json()
 
 
 def test_other_noise_in_such_a_sample_is_refused() -> None:

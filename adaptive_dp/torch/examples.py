@@ -429,6 +429,8 @@ class FixedSizeNetworkRows(SampleOperation):
 
     def term(self, body: Term, change: Change) -> Term:
         """Return the body's term, amplified; see the class docstring."""
+        if not change.replaced:  # as in a part, which has no public number of units
+            raise DeclarationError("a sample of a fixed size is of units that are exchanged")
         return Subset(body, self.size, self.of)
 
     def domain(self, inputs: Sequence[Any]) -> NetworkRowsDomain:
