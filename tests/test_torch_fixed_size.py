@@ -16,6 +16,7 @@ from scipy import special
 
 import accountants
 import adaptive_dp as dp
+from accountants.losses import ReplacedSample
 from adaptive_dp.data import sampling
 from adaptive_dp.noise.stream import SecureStream, SeededStream
 
@@ -352,9 +353,7 @@ def test_no_choice_by_the_first_release_of_a_sample_loses_more(
     opposite = kinds.index((math.pi, mu, mu))
     assert (values <= values[opposite] * (1 + 1e-5) + 1e-7).all()
     # all of it is the pair of one release of the root of both squares
-    pair = accountants.losses.ReplacedSample(
-        accountants.Composite({accountants.Gaussian(mu): 2}), rate
-    )
+    pair = ReplacedSample(accountants.Composite({accountants.Gaussian(mu): 2}), rate)
     z = np.linspace(-14, 14, 40_001)
     density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     both = math.sqrt(2) * mu
