@@ -377,26 +377,63 @@ def test_poisson_samples_of_exchanged_units_cost_what_the_accountant_says() -> N
     assert added.epsilon < certificate.epsilon < fixed.epsilon
 
 
-def test_a_unit_may_move_from_one_part_to_another() -> None:
-    """Two parts, each with a network of its own: exchanged in one, or out of one into the other."""
+def two_parts(first: tuple[float, float], second: tuple[float, float], steps: int = 1) -> Any:
+    """A network of each of two parts, with noise and rate of its own."""
     columns = {**COLUMNS, "town": ["A", "B"]}
-    table = dp.dataset("t", columns=columns, neighbors="replace_one")
-    learner = training(sampling="poisson", sampling_rate=0.2, steps=2, batch_size=3)
-    parts = table.partition("town")
-    models = {town: part.solve(learner) for town, part in parts}
-    found = dp.Pipeline(**models).fix(sigma=1.5).certify(delta=1e-5).epsilon
+    parts = dict(dp.dataset("t", columns=columns, neighbors="replace_one").partition("town"))
+    options: dict[str, Any] = {"sampling": "poisson", "steps": steps, "batch_size": 3}
+    models = {
+        town: parts[town].solve(training(**options, sampling_rate=rate, free=town))
+        for town, (_, rate) in zip("AB", (first, second), strict=True)
+    }
+    return dp.Pipeline(**models).fix(A=1 / first[0], B=1 / second[0])
+
+
+def test_a_unit_may_move_from_one_part_to_another() -> None:
+    """Exchanged in one part, or out of one into the other: then losses go both ways at once."""
+    equal = two_parts((1 / 1.5, 0.2), (1 / 1.5, 0.2), steps=2).certify(delta=1e-5).epsilon
     spend = accountants.Spend(accountants.Gaussian(mu=1 / 1.5))
-    exchanged = accountants.Repeated(accountants.ReplacedSample(spend, 0.2), 2)
-    moved = accountants.Repeated(accountants.Sampled(spend, 0.2), 4)
-    each = [
-        accountants.measure(term, accountants.Distribution(), delta=1e-5).bounds.upper
-        for term in (exchanged, moved)
-    ]
-    assert max(each) * (1 - 1e-6) <= found <= max(each) * (1 + 1e-4)
+
+    def alone(*terms: accountants.Term) -> float:
+        whole = accountants.Sequential(terms)
+        return accountants.measure(whole, accountants.Distribution(), delta=1e-5).bounds.upper
+
+    exchanged = alone(accountants.Repeated(accountants.ReplacedSample(spend, 0.2), 2))
+    assert exchanged * (1 - 1e-6) <= equal <= exchanged * (1 + 1e-4)
+    other = accountants.ReplacedSample(spend, 0.1)
+    different = two_parts((1 / 1.5, 0.2), (1 / 1.5, 0.1)).certify(delta=1e-5).epsilon
+    both = alone(accountants.ReplacedSample(spend, 0.2), other)
+    assert both * (1 - 1e-6) <= different <= both * (1 + 1e-4)
+    columns = {**COLUMNS, "town": ["A", "B"]}
     sized = dp.dataset("t", columns=columns, neighbors="replace_one", size=9)
     ((_, part), _) = sized.partition("town")
     with pytest.raises(dp.NeighborError, match="public number"):
         part.solve(training())
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((4.0, 0.9), (4.0, 0.9)), ((2.0, 0.9), (3.0, 0.5)), ((1.0, 0.3), (2.0, 0.05))],
+)
+@pytest.mark.parametrize("delta", [0.01, 0.3])
+def test_a_move_costs_no_more_than_is_certified(
+    first: tuple[float, float], second: tuple[float, float], delta: float
+) -> None:
+    """The laws in the plane, by integration: a round of the one part, and one of the other."""
+    epsilon = two_parts(first, second).certify(delta=delta).epsilon
+    at = np.linspace(-9, 14, 1_501)
+    still = np.exp(-at * at / 2) / math.sqrt(2 * math.pi)
+    sampled = [
+        (1 - q) * still + q * np.exp(-((at - mu) ** 2) / 2) / math.sqrt(2 * math.pi)
+        for mu, q in (first, second)
+    ]
+    p, q = np.outer(sampled[0], still), np.outer(still, sampled[1])
+    cell = (at[1] - at[0]) ** 2
+
+    def lost(p: Any, q: Any, epsilon: float) -> float:
+        return float(np.maximum(p - math.exp(epsilon) * q, 0).sum() * cell)
+
+    assert 0 < max(lost(p, q, epsilon), lost(q, p, epsilon)) <= delta * (1 + 1e-6)
 
 
 def test_a_public_number_of_units_of_several_rows_is_not_released() -> None:
