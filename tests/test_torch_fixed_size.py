@@ -498,6 +498,36 @@ def test_a_loop_draws_and_charges_such_samples(sampling: str) -> None:
         assert session.spent.costs[5] > cost[5]
 
 
+@pytest.mark.parametrize("sampling", ["fixed_size", "poisson"])
+def test_a_ledger_keeps_what_such_rounds_cost(sampling: str, tmp_path: Any) -> None:
+    """Opened again: recorded rounds are free, others are charged as in one session."""
+    data, path = {"x": np.linspace(-1, 1, 20), "y": [0, 1] * 10}, tmp_path / "run.db"
+    terms: Any = {"budget": dp.Budget(3.0, 1e-5), "accountant": "renyi", "t": data}
+    sizes = {} if sampling == "fixed_size" else {"batch_size": 2}
+    learner = training(
+        steps=9, sampling_rate=0.1, clipping=dp.Clipping(), sampling=sampling, **sizes
+    )
+
+    def taken(session: Any, rounds: int) -> Any:
+        loop = dp.torch.Loop(session, table_of(20), learner, sigma=4.0)
+        for _ in range(rounds):
+            loop.step()
+        return loop.model["parameters"]
+
+    with dp.Session(**terms, ledger=path, create=True) as session:
+        two, spent = taken(session, 2), session.spent
+    with dp.Session(**terms, ledger=path) as session:
+        assert session.spent == spent
+        np.testing.assert_array_equal(taken(session, 2), two)
+        assert session.spent == spent
+        taken(session, 3)
+        after, certificate = session.spent, session.certificate()
+    assert dp.verify(certificate, allow=[__name__]).holds
+    with dp.Session(**terms, seed=1) as session:
+        taken(session, 3)
+        assert session.spent.costs == pytest.approx(after.costs)
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_an_audit_finds_a_loader_that_does_not_draw_its_samples(
     broken: bool, monkeypatch: pytest.MonkeyPatch
