@@ -215,6 +215,7 @@ OPERATIONS: Mapping[str, str] = {
     "examples": "adaptive_dp.queries.examples:ExamplesOf",
     "feature_gradient": "adaptive_dp.queries.bins:FeatureGradient",
     "filter": "adaptive_dp.queries.transforms:Filter",
+    "fixed_size_network_rows": "adaptive_dp.torch.examples:FixedSizeNetworkRows",
     "gradient_norm": "adaptive_dp.queries.gradients:GradientNorm",
     "gradient_stream": "adaptive_dp.queries.gradients:GradientStream",
     "function_gradients": "adaptive_dp.jax.training:FunctionGradientsOf",

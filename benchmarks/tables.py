@@ -441,6 +441,7 @@ MEASURED: tuple[Measured, ...] = (
     ),
     Measured("docs/synthesis.md", "| trained on |", "-m benchmarks.synthesis", "data"),
     Measured("docs/torch.md", "| library | epsilon 1 |", "benchmarks/images.py", "data, peers"),
+    Measured("docs/torch.md", "| scheme | neighbours |", "the page's own code below", "PyTorch"),
 )
 """Tables of the machine, of peers, or of data that are downloaded: how each was made, and why it
 cannot be made again byte for byte."""

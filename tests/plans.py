@@ -51,7 +51,9 @@ def descend(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, lr=0.5)
 
 
-def network(*, one_round: bool = False, in_turn: bool = False) -> dp.Pipeline:
+def network(
+    *, one_round: bool = False, in_turn: bool = False, fixed_size: bool = False
+) -> dp.Pipeline:
     """A network's training, or a round of its own loop, declared without PyTorch."""
     from adaptive_dp.graph.handles import Public, Released
     from adaptive_dp.graph.registry import Function
@@ -62,10 +64,14 @@ def network(*, one_round: bool = False, in_turn: bool = False) -> dp.Pipeline:
 
     image, dark = dp.tensor((4,), (0, 1)), [0, 1]
     table = dp.dataset("images", columns={"image": image, "dark": dark})
+    if fixed_size:
+        table = dp.dataset("images", columns=table.domain.columns, neighbors="replace_one", size=4)
     net, shapes = Function.of(linear_network), (("weight", (2, 4)), ("bias", (2,)))
     training = dp.torch.Training(
         linear_network, summed, descend, steps=3, sampling_rate=0.5, batch_size=2
     )
+    if fixed_size:
+        training = evolve(training, sampling="fixed_size", batch_size=None)
     reads = NetworkRowsOf(("image",), "dark", {"image": image, "dark": dark})
     goal = reads.columns["dark"]
     first = reads.columns["image"]

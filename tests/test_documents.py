@@ -182,6 +182,7 @@ class TestSchemas:
         assert dp.load(traced).to_document() == traced
         plans = (
             *(network(), network(one_round=True), network(in_turn=True)),
+            network(fixed_size=True),
             *(function_of_jax(), function_of_jax(in_turn=True)),
         )
         networks = [each.to_document() for each in plans]

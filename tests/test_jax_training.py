@@ -471,6 +471,34 @@ def test_the_certificate_is_the_accountants_answer_for_the_sampled_gaussian() ->
     assert plan.certify().epsilon >= alone * (1 - 1e-9)
 
 
+def test_samples_of_a_fixed_size_and_of_exchanged_units() -> None:
+    """Exactly so many rows, by which sums are divided: the mean of equal gradients, each round."""
+    columns = {"x": (-1, 1), "y": [0, 1]}
+    table = dp.dataset("t", columns=columns, neighbors="replace_one", size=8)
+    found = []
+    for more in ({"sampling": "fixed_size"}, {"batch_size": 4}):
+        learner = dp.jax.Training(
+            lambda w, x, y: (w * x).sum(),
+            lambda key: jnp.zeros(1),
+            lambda: optax.sgd(1.0),
+            **{"steps": 3, "sampling_rate": 0.5, "clipping": 1.0, **more},
+            features=["x"],
+            target="y",
+        )
+        plan = dp.Pipeline(model=table.solve(learner)).fix(sigma=2.0).with_delta(1e-5)
+        found.append(plan.certify().epsilon)
+        if len(found) == 1:
+            exact = dp.Pipeline(model=table.solve(learner)).fix(sigma=1e-7).with_delta(1e-5)
+            model = exact.simulate(seed=1, t={"x": [0.25] * 8, "y": [0] * 8})["model"]
+            assert float(model["parameters"][0]) == pytest.approx(-0.75, abs=1e-4)
+    spends = [accountants.Spend(accountants.Gaussian(mu)) for mu in (1.0, 0.5)]
+    terms = [accountants.Subset(spends[0], 4, 8), accountants.ReplacedSample(spends[1], 0.5)]
+    for epsilon, term in zip(found, terms, strict=True):
+        answers = accountants.certify(accountants.Repeated(term, 3), delta=1e-5)
+        alone = accountants.tightest(answers).bounds.upper
+        assert alone * (1 - 1e-9) <= epsilon <= alone * (1 + 1e-4)
+
+
 def test_correlated_noise_is_that_of_torch_with_the_steps_of_optax() -> None:
     """Of next to no noise, and with one batch, it is the descent on all rows."""
     options = {"steps": 6, "sampling_rate": 0.5, "batch_size": 5, "clipping": 1.0}

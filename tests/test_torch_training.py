@@ -375,13 +375,6 @@ def test_correlated_noise_learns_and_refuses_what_it_cannot_hold() -> None:
         dp.torch.Loop(session, PIXELS, learner, sigma=1.0)
 
 
-def test_replace_one_is_refused_for_samples() -> None:
-    columns = {"image": dp.tensor((4,), (0, 1)), "y": [0, 1]}
-    table = dp.dataset("images", columns=columns, neighbors="replace_one")
-    with pytest.raises(dp.NeighborError, match=r"replace_one.*noise='banded'"):
-        plan_of(training(), table)
-
-
 # --- what is learned
 
 

@@ -179,6 +179,24 @@ def words(source: RandomSource, count: int) -> Words:
     return PartSample(rate_interval(1.0), 0, count, CHILD_UNITS, every).words()
 
 
+def fixed_size_sample(source: RandomSource, size: int, count: int) -> Bools:
+    """Return whether each of ``count`` units is in a sample of ``size``, drawn without replacement.
+
+    Every set of so many units is equally likely, exactly: it has the units of the smallest words.
+    Independent words are exchangeable, also given that the largest word of the set is below those
+    of all others; where it is not, words are drawn again.
+    """
+    if size >= count:
+        return np.ones(count, dtype=np.bool_)
+    if size <= 0:
+        return np.zeros(count, dtype=np.bool_)
+    while True:
+        own = words(source, count)
+        sampled: Bools = own <= np.partition(own, size - 1)[size - 1]
+        if np.count_nonzero(sampled) == size:
+            return sampled
+
+
 def poisson_sample(source: RandomSource, rate: float, count: int) -> Bools:
     """Return whether each of ``count`` units is in a Poisson sample."""
     if rate >= 1 or count <= LOCAL_UNITS:

@@ -441,7 +441,9 @@ class ReleaseRow:
     norm
         The norm in which ``distance`` is measured: 1, 2, infinite, or 0 where changed rows count.
     distance
-        How far one unit moves the query's value: the global sensitivity.
+        How far one unit moves the query's value: the global sensitivity. In a Poisson sample of
+        units that are exchanged, how far one does that is in it or is not: the amplification
+        theorem counts both.
     loss
         The privacy loss at that distance.
     theorem, source

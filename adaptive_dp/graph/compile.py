@@ -21,7 +21,8 @@ partition, samples, loops) are its *regions*, outermost first. Releases are grou
 * a partition becomes `accountants.Parallel`, a choice of part. An accountant takes the worst
   choice; one choice for every partition of a plan is a *world*, that is, a branch of parallel
   composition (see `docs/explanation/worlds.md`);
-* a sample becomes `accountants.Sampled`, a body amplified by subsampling;
+* a sample becomes `accountants.Sampled`, `accountants.ReplacedSample` or `accountants.Subset`, a
+  body amplified by subsampling;
 * a loop becomes `accountants.Repeated` or `accountants.Selected`.
 
 The change that the neighbour relation makes to the data (`Change`: how many rows of one unit)
@@ -47,6 +48,7 @@ from accountants import (
     Parallel,
     PrivacyLoss,
     Repeated,
+    ReplacedSample,
     Sampled,
     Sequential,
     Spend,
@@ -166,9 +168,17 @@ def _compile(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
             parts.append(operation.term(_compile([(p, c, i + 1) for p, c, i in members], counts)))
         elif isinstance(operation, SampleOperation):
             # compiled as if every unit were sampled; the accountant amplifies the body
-            sampled = operation.change(change)
+            sampled, exchanged = operation.change(change), release.source.initial().replaced
+            if exchanged and not sampled.replaced:
+                _check_shifts([each for each, _, _ in members])
             body = _compile([(p, sampled, index + 1) for p, _, _ in members], counts)
-            parts.append(Sampled(body, operation.rate))
+            amplified = operation.term(body, change)
+            if exchanged and isinstance(amplified, Sampled):
+                # a unit that leaves this part joins another: samples where one vanishes and samples
+                # where one appears are composed, for which the worse of both directions of all of
+                # them is not known to be enough. The pair of an exchange is symmetric, and above
+                amplified = ReplacedSample(amplified.part, amplified.rate)
+            parts.append(amplified)
         else:
             parts.append(_partition_term([p for p, _, _ in members], change, index, counts))
     return parts[0] if len(parts) == 1 else Sequential(parts)
@@ -187,6 +197,31 @@ def _cases_term(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
     choices = [_compile(members, counts) for members in by_number.values()]
     labels = [f"case {number}" for number in by_number]
     return choices[0] if len(choices) == 1 else Parallel(choices, labels)
+
+
+def _check_shifts(releases: Iterable[ReleaseNode]) -> None:
+    """Refuse all but additive Gaussian noise in a Poisson sample of units that are exchanged.
+
+    *Own proof.* The sample's laws are ``(1 - q) B + q A`` and ``(1 - q) B + q A'``, B of a body
+    without the unit, and A and A' with the one and the other in its place
+    (`accountants.losses.ReplacedSample`, of which releases at once are one). Of releases that
+    follow each other, chosen by what was released before, let r = A / B and r' = A' / B. For
+    ``t >= 1`` what counts is ``E_B V(r, r')`` after the last, of ``V = (r - c - t r')_+``, c >= 0:
+    convex, with ``d^2 V / dr dr' <= 0``. Shifts a and a' of a release multiply r and r' by
+    log-normal numbers of mean 1. The expectation grows with |a| and |a'| (V is convex), and falls
+    with ``a a'`` (Plackett: its derivative is that of ``r r' d^2 V / dr dr'``). So shifts in
+    opposite directions, as long as they may be, are worst, whatever r and r' are; and the
+    expectation is again such a function of r and r' before the release. By induction all releases
+    at worst are one, of the root of the squares' sum. For ``t < 1`` exchange A and A'.
+    """
+    for release in releases:
+        mechanism = release.mechanism
+        if not (mechanism.shifts and is_own(type(mechanism))):
+            raise DeclarationError(
+                f"{release.name}: in a Poisson sample of units that are exchanged (replace_one) "
+                f"the noise must be dp.Gaussian, got {type(mechanism).__name__}, for which nothing "
+                "is proven there"
+            )
 
 
 def _is_region(node: Node) -> bool:
@@ -778,7 +813,51 @@ def _moves_between_parts(
     # pairs of losses that there are, (a, a) and (a, b)
     representatives = [i for equals in equal_parts.values() for i in equals[:2]]
     for i, j in combinations(sorted(representatives), 2):
-        yield (labels[i], labels[j]), Sequential([moved[i], moved[j]])
+        yield (labels[i], labels[j]), _move(moved[i], moved[j])
+
+
+def _move(one: Term, other: Term) -> Term:
+    """Return what is paid for a unit that vanishes from one part, and appears in another.
+
+    *Own proof.* Of samples with Gaussian noise, the ones' laws are ``(1-q) N(0, 1) + q N(mu, 1)``
+    against N(0, 1), and the others' are exchanged. Each is charged as one of an exchange, whose
+    pair is symmetric: then the order does not matter. Two that are equal, one on each side, are
+    together ``(1-q) N(0, I) + q N(a, I)`` against ``(1-q) N(0, I) + q N(b, I)``, with a and b at a
+    right angle: one of an exchange costs more, where they are opposite
+    (`accountants.losses.ReplacedSample`). So equal ones are paid as often as in that part which has
+    more. What is chosen by releases before is covered: pairs compose (Zhu, Dong and Wang 2022,
+    Thm 10).
+    """
+    samples: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
+    terms_of: dict[Any, Term] = {}
+    rest: list[Term] = []
+    for side, term in zip(samples, (one, other), strict=True):
+        for part, times in _flat(term):
+            if isinstance(part, ReplacedSample) and all(
+                isinstance(each, Spend) for each, _ in _flat(part.part)
+            ):
+                key = _loss_key(part)
+                terms_of.setdefault(key, part)
+                side[key] = side.get(key, 0) + times
+            else:
+                rest.append(part if times == 1 else Repeated(part, times))
+    if not terms_of:
+        return Sequential([one, other])
+    for key, part in terms_of.items():
+        most = max(side.get(key, 0) for side in samples)
+        rest.append(part if most == 1 else Repeated(part, most))
+    return Sequential(rest)
+
+
+def _flat(term: Term, times: int = 1) -> Iterator[tuple[Term, int]]:
+    """Yield what a term is the composition of, each with how often it is paid."""
+    if isinstance(term, Sequential):
+        for part in term.parts:
+            yield from _flat(part, times)
+    elif isinstance(term, Repeated):
+        yield from _flat(term.part, times * term.times)
+    else:
+        yield term, times
 
 
 def several_parts(
@@ -953,8 +1032,8 @@ def _loss_key(term: Term) -> Any:
             return ("all", frozenset([(loss, times)]))
         case Repeated(part=part, times=times):
             return ("times", _loss_key(part), times)
-        case Sampled(part=part, rate=rate):
-            return ("sampled", _loss_key(part), rate)
+        case Sampled(part=part, rate=rate) | ReplacedSample(part=part, rate=rate):
+            return (type(term).__name__, _loss_key(part), rate)
     # an unknown term equals itself alone
     return id(term)
 

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 from attrs import Factory, field, frozen
 
+from accountants import ReplacedSample, Sampled, Term
 from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.mechanism import Mechanism
@@ -975,12 +976,32 @@ class BoundOperation(Operation):
 
 
 class SampleOperation(Operation):
-    """A Poisson sample: each unit is in it independently, with probability ``rate``."""
+    """A sample of the units, drawn at random without the data: each is in it as likely as others.
+
+    It is a Poisson sample, which each unit enters independently, unless `term` says otherwise. Of
+    neighbours that exchange a unit, `change` says whether the body is charged for a unit that is
+    exchanged in the sample, or for one that is there or is not.
+    """
 
     random: ClassVar[bool] = True
     makes_rows: ClassVar[bool] = True
 
-    rate: float
+    @property
+    def rate(self) -> float:
+        """The probability with which a unit is in the sample."""
+        raise NotImplementedError(f"{type(self).__name__} must define rate")
+
+    def term(self, body: Term, change: Change) -> Term:
+        """Return what releases from the sample cost.
+
+        Parameters
+        ----------
+        body
+            What they cost where `change` arrives at them.
+        change
+            As it arrives at the sample.
+        """
+        return ReplacedSample(body, self.rate) if change.replaced else Sampled(body, self.rate)
 
 
 class PartitionOperation(Operation):

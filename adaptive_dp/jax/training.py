@@ -230,9 +230,9 @@ class FunctionStream(NetworkStream):
 
 @frozen(slots=False)
 class Training(NetworkTraining):
-    """A pure function of JAX, trained by noisy sums of clipped gradients of Poisson samples.
+    """A pure function of JAX, trained by noisy sums of clipped gradients of samples of the units.
 
-    Its rounds are those of `adaptive_dp.torch.Training`: of a Poisson sample of the units, each
+    Its rounds are those of `adaptive_dp.torch.Training`: of a sample of the units, each
     unit's gradient is shortened to the threshold C, their sum in units of C is released with
     Gaussian noise, and the optimizer steps along it over the expected number of units.
 
@@ -248,7 +248,7 @@ class Training(NetworkTraining):
         Returns an optax transformation, such as ``lambda: optax.sgd(1.0)``.
     steps, sampling_rate, clipping, by_layer, first_threshold, features, target, batch_size
         As of `adaptive_dp.torch.Training`; a layer is an array of the tree.
-    noise, bands
+    sampling, noise, bands
         As of `adaptive_dp.torch.Training`.
     free
         As of `adaptive_dp.torch.Training`.

@@ -432,9 +432,12 @@ class Table:
     unit
         The column that identifies the protected unit; None where each row is a unit.
     size
-        The public number of units, where declared and still valid.
+        The public number of units, where declared and still valid, and each has one row.
     complete
         The columns that have a value in every row, since missing ones were filled.
+    units
+        The public number of units that may have several rows each, where declared and still valid:
+        every operation that makes ``size`` None does so to this.
     """
 
     name: str
@@ -443,6 +446,7 @@ class Table:
     unit: str | None = None
     size: int | None = None
     complete: frozenset[str] = frozenset()
+    units: int | None = None
 
     def interval(self, name: str) -> Interval:
         """Return the bounds of a column.

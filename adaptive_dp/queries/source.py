@@ -269,7 +269,7 @@ class BoundContributions(BoundOperation):
                 f"{table.unit!r}"
             )
         # with r = 1 rows are units; with r > 1 a unit may have from 1 to r rows
-        return table if self.rows == 1 else evolve(table, size=None)
+        return table if self.rows == 1 else evolve(table, size=None, units=table.size)
 
     def change(self, change: Change) -> Change:
         """Return a change of at most ``rows`` rows; a unit may have fewer."""

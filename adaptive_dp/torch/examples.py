@@ -11,14 +11,15 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from accountants import Subset, Term
 from adaptive_dp.data import MemoryRows, Reading, SchemaError, TensorReading, read_rows, sampling
 from adaptive_dp.data.memory import stored_column
 from adaptive_dp.data.sampling import RandomSource
 from adaptive_dp.data.scan import ComputedRows
-from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Private
+from adaptive_dp.graph.errors import DeclarationError, NeighborError, RunError
+from adaptive_dp.graph.handles import Private, SampleOperation
 from adaptive_dp.graph.operation import Change, Operation
-from adaptive_dp.graph.values import strings
+from adaptive_dp.graph.values import number, strings
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import (
@@ -77,7 +78,11 @@ class NetworkRows:
     units
         The unit of each of them, 0 to ``count`` - 1, shape (m,); None where each row is one.
     count
-        The number of units.
+        The number of units that have a row here.
+    slots
+        The place of each row's unit among all units of the table, shape (m,).
+    total
+        The number of these: also those that have no row with a declared target.
     """
 
     inputs: tuple[Part, ...]
@@ -85,6 +90,8 @@ class NetworkRows:
     index: Integers
     units: Integers | None
     count: int
+    slots: Integers
+    total: int
 
     def __repr__(self) -> str:
         return "<private rows>"
@@ -92,26 +99,25 @@ class NetworkRows:
     def sample(self, rate: float, source: RandomSource) -> NetworkRows:
         """Return the rows of a Poisson sample of the units."""
         chosen = sampling.poisson_sample(source, rate, self.count)
-        if self.units is None:
-            index = self.index[chosen]
-            return evolve(self, index=index, count=len(index))
-        keep = chosen[self.units]
-        names, codes = np.unique(self.units[keep], return_inverse=True)
-        return evolve(self, index=self.index[keep], units=codes.reshape(-1), count=len(names))
+        return self._kept(chosen if self.units is None else chosen[self.units])
+
+    def sample_of(self, size: int, source: RandomSource) -> NetworkRows:
+        """Return the rows of a sample of ``size`` of all units, each set equally likely."""
+        return self._kept(sampling.fixed_size_sample(source, size, self.total)[self.slots])
 
     def split(self, parts: int, stream: Stream) -> list[NetworkRows]:
         """Return disjoint parts of the units, each in one by a uniform draw of its own."""
         own = uniform(parts, self.count, stream)
+        of_rows = own if self.units is None else own[self.units]
+        return [self._kept(of_rows == k) for k in range(parts)]
+
+    def _kept(self, keep: NDArray[np.bool_]) -> NetworkRows:
+        index, slots = self.index[keep], self.slots[keep]
         if self.units is None:
-            found = [np.flatnonzero(own == k) for k in range(parts)]
-            return [evolve(self, index=self.index[some], count=len(some)) for some in found]
-        of_rows, split = own[self.units], []
-        for k in range(parts):
-            keep = of_rows == k
-            names, codes = np.unique(self.units[keep], return_inverse=True)
-            codes = codes.reshape(-1)
-            split.append(evolve(self, index=self.index[keep], units=codes, count=len(names)))
-        return split
+            return evolve(self, index=index, count=len(index), slots=slots)
+        names, codes = np.unique(self.units[keep], return_inverse=True)
+        units = codes.reshape(-1)
+        return evolve(self, index=index, units=units, count=len(names), slots=slots)
 
     def batch(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the rows' inputs and targets, of shape (m, ...) each."""
@@ -259,9 +265,11 @@ class NetworkRowsOf(Operation):
         parts = tuple(self._parts(rows))
         # by the declaration, never by whether each unit has one row here
         if not self.by_unit:
-            return NetworkRows(parts, goals, index, None, len(index))
-        names, codes = np.unique(units[index], return_inverse=True)
-        return NetworkRows(parts, goals, index, codes.reshape(-1), len(names))
+            return NetworkRows(parts, goals, index, None, len(index), index, len(units))
+        every, places = np.unique(units, return_inverse=True)
+        slots = places.reshape(-1)[index]
+        names, codes = np.unique(slots, return_inverse=True)
+        return NetworkRows(parts, goals, index, codes.reshape(-1), len(names), slots, len(every))
 
     def _parts(self, rows: Any) -> list[Part]:
         parts: list[Part] = []
@@ -329,10 +337,18 @@ class NetworkTable(Private[Any]):
         """Return a Poisson sample: each unit enters with probability ``rate``."""
         return NetworkTable(SampleNetworkRows(rate), (self,))
 
+    def sample_of(self, size: int, of: int) -> NetworkTable:
+        """Return a sample of ``size`` of the ``of`` units, each set of so many equally likely."""
+        return NetworkTable(FixedSizeNetworkRows(size, of), (self,))
+
 
 @frozen
 class SampleNetworkRows(Sample):
-    """A Poisson sample of the units of a network's rows."""
+    """A Poisson sample of the units of a network's rows.
+
+    Where neighbours exchange a unit, what is released from it has Gaussian noise, and the body is
+    charged for a unit that is in the sample or is not: the term is `accountants.ReplacedSample`.
+    """
 
     kind: ClassVar[str] = "sample_network_rows"
     column_fields: ClassVar[tuple[str, ...]] = ()
@@ -341,12 +357,127 @@ class SampleNetworkRows(Sample):
     def domain(self, inputs: Sequence[Any]) -> NetworkRowsDomain:
         """Return the rows, their number no longer public."""
         rows: NetworkRowsDomain = inputs[0]
-        return evolve(rows, table=super().domain([rows.table]))
+        return evolve(rows, table=evolve(rows.table, size=None, units=None))
+
+    def change(self, change: Change) -> Change:
+        """Return the change of a unit that is in the sample, or is not."""
+        return change.one_sided
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkRows:  # type: ignore[override]
         """Return a new sample, independent of all others."""
         rows: NetworkRows = inputs[0]
         return rows.sample(self.rate, stream)
+
+
+@frozen
+class FixedSizeNetworkRows(SampleOperation):
+    """A sample of ``size`` of the ``of`` units of a network's rows, drawn without replacement.
+
+    For neighbours that exchange a unit (replace-one) among a public number n of them. Every set of
+    B of the n units is equally likely, whatever the data are: one without a row that a network
+    reads (no declared target) keeps its place, and adds nothing.
+
+    *Privacy.* Let u be the unit that is exchanged, and M what is released from a sample: any
+    mechanism that a pair (P, Q) dominates, in either order, on two sets of B units that differ in
+    one of them. Here M releases the sum of clipped gradients, which an exchange moves by up to 2 C,
+    and with a threshold that adapts how many of them are short, which it moves by up to 1. Given
+    the other data, the laws of a round are ``q A + (1 - q) R`` and ``q A' + (1 - q) R``, with
+    ``q = B / n``: A and A' of samples that hold u, R of one that does not. A uniform sample without
+    u is one with u in which another unit of the data, uniformly chosen among those that are not in
+    it, takes the place of u. So A, A' and R are mixtures, by that same choice, of laws which differ
+    by one exchange each. By advanced joint convexity, for ``e^eps' = 1 + q (e^eps - 1)``, the
+    divergence of order ``e^eps'`` is at most q times that of (P, Q) of order ``e^eps``, in both
+    directions (Balle, Barthe and Gaboardi 2018, Thms 2 and 9): the term is `accountants.Subset`.
+    Rounds compose, each with a new sample.
+
+    Where units appear or vanish n is private, and so would be the sample's law; where one is zeroed
+    out a Poisson sample costs less.
+
+    Parameters
+    ----------
+    size
+        B, from 1 to ``of``.
+    of
+        n, as the data set declares it.
+    """
+
+    kind: ClassVar[str] = "fixed_size_network_rows"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = NetworkRowsDomain
+
+    size: int = field(converter=number)
+    of: int = field(converter=number)
+
+    def __attrs_post_init__(self) -> None:
+        are_ints = all(
+            isinstance(each, int) and not isinstance(each, bool) for each in (self.size, self.of)
+        )
+        if not (are_ints and 1 <= self.size <= self.of):
+            raise DeclarationError(
+                f"a sample of a fixed size has 1 to all of the units, got {self.size!r} of "
+                f"{self.of!r}"
+            )
+
+    @property
+    def rate(self) -> float:
+        """The probability with which a unit is in the sample."""
+        return self.size / self.of
+
+    def label(self) -> str:
+        """Return the sizes."""
+        return f"sample of {self.size:,} of {self.of:,}"
+
+    def term(self, body: Term, change: Change) -> Term:
+        """Return the body's term, amplified; see the class docstring."""
+        if not change.replaced:  # as in a part, which has no public number of units
+            raise DeclarationError("a sample of a fixed size is of units that are exchanged")
+        return Subset(body, self.size, self.of)
+
+    def domain(self, inputs: Sequence[Any]) -> NetworkRowsDomain:
+        """Return the rows, their number no longer public; refuse another number of units."""
+        rows: NetworkRowsDomain = inputs[0]
+        units = exchanged_units(rows.table)
+        if units != self.of:
+            raise DeclarationError(
+                f"a sample of a fixed size is of all units of {rows.table.name!r}: {units:,} are "
+                f"declared, got {self.of:,}"
+            )
+        return evolve(rows, table=evolve(rows.table, size=None, units=None))
+
+    def change(self, change: Change) -> Change:
+        """Return the change of a unit in the sample, without `fixed`: units may be left out."""
+        return evolve(change, fixed=False)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkRows:
+        """Return a new sample, independent of all others."""
+        rows: NetworkRows = inputs[0]
+        if rows.total != self.of:  # which is public, and checked when data are bound
+            raise RunError(f"{self.of:,} units are declared, and the data have another number")
+        return rows.sample_of(self.size, stream)
+
+
+def exchanged_units(table: Table) -> int:
+    """Return the public number of units of a table, one of which neighbours exchange.
+
+    Raises
+    ------
+    NeighborError
+        If units appear or vanish, or their number is not public.
+    """
+    if table.neighbors != "replace_one":
+        raise NeighborError(
+            "samples of a fixed size are for units that are exchanged among a public number, and "
+            f"{table.name!r} has {table.neighbors} neighbours; leave out sampling='fixed_size', "
+            "for Poisson samples, or declare neighbors='replace_one' and size=..."
+        )
+    found = table.size if table.units is None else table.units
+    if found is None:
+        raise NeighborError(
+            f"samples of a fixed size need a public number of units, and that of {table.name!r} is "
+            "none: declare size=..., and filter no rows before; or leave out "
+            "sampling='fixed_size', for Poisson samples"
+        )
+    return found
 
 
 def new_inputs(features: Sequence[str], columns: Mapping[str, Column], data: Any) -> NDArray[Any]:
@@ -366,11 +497,14 @@ def new_inputs(features: Sequence[str], columns: Mapping[str, Column], data: Any
     names = {name: columns[name] for name in features}
     rows = read_rows(given, {name: _reading(each) for name, each in names.items()}, None)
     operation = NetworkRowsOf(features, "", names)
+    index = np.arange(rows.length)
     found = NetworkRows(
         tuple(operation._parts(rows)),
         Part(np.zeros(rows.length), None, None),
-        np.arange(rows.length),
+        index,
         None,
+        rows.length,
+        index,
         rows.length,
     )
     return found.batch()[0]

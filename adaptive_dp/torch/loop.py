@@ -133,7 +133,7 @@ class Loop:
     table
         The rows to learn from.
     training
-        What a round is; it needs a ``batch_size``, which is public.
+        What a round is; it needs a ``batch_size``, which is public, or samples of a fixed size.
     sigma
         The noise of a round's gradients, as a multiple of the threshold.
 
@@ -209,19 +209,20 @@ class Loop:
 
     def _expected(self) -> float:
         """Return the public number of units that a round is expected to have."""
-        training, size = self._training, self._table.domain.size
+        training = self._training
         if training.noise != "independent":
             raise DeclarationError(
                 "a loop pays for its rounds one by one, and correlated noise for all of them: "
                 "leave out noise, or solve the training in a plan"
             )
-        if training.batch_size is None and size is None:
+        now = self._now
+        size = now.public_size(self._table.domain, now.rates[0])
+        if size is None:
             raise DeclarationError(
                 "a loop divides by a public number of units: give Training its batch_size, such as "
                 "sampling_rate times a number of units that was released"
             )
-        now = self._now
-        return float(now.batch_size or size * now.sampling_rate)
+        return size
 
     @property
     def _now(self) -> Training:

@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 from attrs.validators import in_, instance_of
 from numpy.typing import NDArray
 
-from adaptive_dp.graph.errors import DeclarationError, NeighborError, PlanError, RunError
+from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
 from adaptive_dp.graph.handles import (
     Private,
     PrivateQuery,
@@ -45,6 +45,7 @@ from adaptive_dp.torch.examples import (
     NetworkRowsDomain,
     NetworkRowsOf,
     NetworkTable,
+    exchanged_units,
     input_shape,
     new_inputs,
 )
@@ -933,13 +934,24 @@ class AutomaticClipping:
         return "per_sample" if self.per_sample else "automatic"
 
 
+def fixed_size(rate: float, units: int) -> int:
+    """Return how many of the units a sample of a fixed size has: at least one.
+
+    Examples
+    --------
+    >>> fixed_size(256 / 60_000, 60_000), fixed_size(1e-9, 100)
+    (256, 1)
+    """
+    return min(units, max(1, round(rate * units)))
+
+
 def _names(value: Any) -> tuple[str, ...] | None:
     return None if value is None else strings(value)
 
 
 @frozen(slots=False)
 class Training(Learner[NetworkParameters]):
-    """A network of PyTorch, trained by noisy sums of clipped gradients of Poisson samples.
+    """A network of PyTorch, trained by noisy sums of clipped gradients of samples of the units.
 
     A round is
 
@@ -968,6 +980,10 @@ class Training(Learner[NetworkParameters]):
     sampling_rate
         The probability with which a unit enters a round; 1 for all units. A sequence, or a function
         of the step from 0 on, gives each step its own; at most `MOST_PHASES` runs of equal ones.
+    sampling
+        ``"poisson"``: each unit enters a round independently. ``"fixed_size"``: exactly
+        ``round(sampling_rate * size)`` units do, each set of so many as likely as others; for
+        neighbours that exchange a unit (``replace_one``) of a public number, ``size``.
     clipping
         A `Clipping` to follow a quantile of the norms, a number for a fixed threshold, or an
         `AutomaticClipping`.
@@ -981,7 +997,8 @@ class Training(Learner[NetworkParameters]):
         other.
     batch_size
         The number of units that a round is expected to have, where it is public; of rates that
-        differ, the first round. None releases the number of units, with a hundredth of the cost.
+        differ, the first round. None releases the number of units, with a hundredth of the cost,
+        where it is not public. Samples of a fixed size have their own.
     physical_batch
         How many rows are computed at once; None for a default.
     schedule
@@ -999,8 +1016,8 @@ class Training(Learner[NetworkParameters]):
 
     References
     ----------
-    Abadi et al. 2016, Algorithm 1; Mironov, Talwar and Zhang 2019 (the sampled Gaussian); Andrew et
-    al. 2021 (the threshold).
+    Abadi et al. 2016, Algorithm 1; Mironov, Talwar and Zhang 2019 (the sampled Gaussian); Balle,
+    Barthe and Gaboardi 2018, Thm 9 (samples of a fixed size); Andrew et al. 2021 (the threshold).
 
     Examples
     --------
@@ -1026,6 +1043,7 @@ class Training(Learner[NetworkParameters]):
     optimizer: Function = field(converter=_function)
     steps: int = field(kw_only=True, converter=number)
     sampling_rate: Any = field(kw_only=True, converter=_rate)
+    sampling: str = field(kw_only=True, default="poisson", validator=in_(("poisson", "fixed_size")))
     clipping: Clipping | AutomaticClipping | float = field(
         kw_only=True, default=Clipping(quantile=0.5), converter=_threshold
     )
@@ -1078,6 +1096,15 @@ class Training(Learner[NetworkParameters]):
             raise DeclarationError("bands are those of noise='banded'")
         if self.noise != "independent":
             self.correlated(1.0, amplified=False)
+        if self.sampling == "fixed_size" and self.noise != "independent":
+            raise DeclarationError(
+                "correlated noise reads batches in turn: leave out sampling='fixed_size'"
+            )
+        if self.sampling == "fixed_size" and self.batch_size is not None:
+            raise DeclarationError(
+                "samples of a fixed size have round(sampling_rate * size) units: leave out "
+                "batch_size"
+            )
 
     def _check_rates(self) -> None:
         rates = self.rates
@@ -1318,15 +1345,7 @@ class Training(Learner[NetworkParameters]):
         at, threshold
             The parameters, and C.
         """
-        if self.sampling_rate < 1 and rows.domain.table.neighbors == "replace_one":
-            raise NeighborError(
-                f"Training: {rows.domain.table.name!r} has replace_one neighbours, for which "
-                "neither Poisson samples nor samples of a fixed size are offered; take noise="
-                "'banded', whose batches are read in turn and need no amplification, or "
-                "sampling_rate=1, or declare neighbors='add_remove' or 'zero_out'"
-            )
-        sample = rows.sample(self.sampling_rate) if self.sampling_rate < 1 else rows
-        of_units = Gradients(gradients, (sample, at))
+        of_units = Gradients(gradients, (self.sample(rows), at))
         adaptive = self.clipping if isinstance(self.clipping, Clipping) else None
         total = of_units.sum(clip=threshold).release(
             Gaussian(sigma=Free(self.free, weight=self.sum_weight)), name="gradients"
@@ -1338,6 +1357,26 @@ class Training(Learner[NetworkParameters]):
             name="short_gradients",
         )
         return {"gradients": total, "short_gradients": short}
+
+    def sample(self, rows: NetworkTable) -> NetworkTable:
+        """Return the rows of a round."""
+        table = rows.domain.table
+        if self.sampling == "fixed_size":
+            units = exchanged_units(table)
+            size = fixed_size(self.rates[0], units)
+            return rows.sample_of(size, units) if size < units else rows
+        if self.rates[0] == 1:
+            return rows
+        return rows.sample(self.rates[0])
+
+    def public_size(self, table: TableDomain, rate: float) -> float | None:
+        """Return how many units a round has, or is expected to have; None where that is private."""
+        if self.sampling == "fixed_size":
+            return float(fixed_size(rate, exchanged_units(table)))
+        if self.batch_size is not None:
+            return float(self.batch_size * (rate / self.rates[0]))
+        units = table.size if table.units is None else table.units
+        return None if units is None else float(units * rate)
 
     @property
     def sum_weight(self) -> float:
@@ -1351,9 +1390,8 @@ class Training(Learner[NetworkParameters]):
 
     def usual(self, table: TableDomain) -> int | None:
         """Return about how many units a round has, rounded up; None where that is not public."""
-        if self.batch_size is not None:
-            return math.ceil(self.batch_size * max(self.rates) / self.rates[0])
-        return None if table.size is None else math.ceil(table.size * max(self.rates))
+        size = self.public_size(table, max(self.rates))
+        return None if size is None else math.ceil(size)
 
     def expected_of(
         self, table: Table, units: tuple[Released[Any], Released[Any]] | None
@@ -1368,13 +1406,14 @@ class Training(Learner[NetworkParameters]):
             As `number_of_units` returns it.
         """
         if units is not None:
-            return post(expected_rows, *units, rate=self.sampling_rate)
-        size = table.domain.size
-        return public(float(self.batch_size or (size or 0) * self.sampling_rate))
+            return post(expected_rows, *units, rate=self.rates[0])
+        size = self.public_size(table.domain, self.rates[0])
+        assert size is not None
+        return public(size)
 
     def number_of_units(self, table: Table) -> tuple[Released[Any], Released[Any]] | None:
         """Return the released number of units, and its noise; None where it is public."""
-        if self.batch_size is not None or table.domain.size is not None:
+        if self.public_size(table.domain, self.rates[0]) is not None:
             return None
         # COUNT of the whole cost in mu^2, where a round costs about rate / sigma, and all rounds of
         # correlated noise 1 / sigma
