@@ -207,7 +207,7 @@ def _of_world(world: World, epsilon: float, delta: float) -> Opinion:
                     # from the one epsilon to the other delta may fall by e^near - e^at, no more
                     below = below - (where.exp() - at.exp())
                 return _opinion("confirmed", epsilon, delta, below, value)
-    if low is not None and not low.delta > 0:
+    if low is not None and case.attained and not low.delta > 0:
         # chords alone were found, of which nothing is below
         least = case.least(at)
         if least.delta.lower() > case.delta:
@@ -282,6 +282,9 @@ class _Case:
 
     def truth(self, epsilon: arb) -> Value | None:
         """Return delta of what some mechanism attains; of a part of the losses, a lower bound."""
+        each, times = self.losses[0]
+        if len(self.losses) == times == 1 and each.alone:
+            return self.composed(self.losses, epsilon)
         return self.composed(self.attained, epsilon) if self.attained else None
 
     def least(self, epsilon: arb) -> Value:

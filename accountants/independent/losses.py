@@ -70,6 +70,9 @@ class Known:
         Bounds of delta at epsilon with the floor, where they say more than the pair.
     witness
         A pair that some mechanism of the kind has, its failures inside, where ``pair`` is not one.
+    alone
+        Whether each value of the pair's profile is that of some mechanism of the kind, of one
+        release: no mechanism has all of them where ``pair`` is not attained.
     """
 
     floor: arb = field(factory=lambda: arb(0))
@@ -81,6 +84,7 @@ class Known:
     renyi: Curve | None = None
     profile: Curve | None = None
     witness: Pair | None = None
+    alone: bool = False
 
     def curve(self) -> Curve | None:
         """Return the curve: its own, or what its mu, its rho or its pure epsilon imply."""
@@ -313,7 +317,8 @@ def _of_range(epsilon: fmpq) -> Known:
         return (every / (order - 1)).min(eps)
 
     rho = k(eps) + (eps / 2 / (eps / 2).tanh() - 1)
-    return Known(pair=BoundedRange(epsilon), pure=eps, rho=rho, renyi=curve)
+    # two outcomes attain the profile at each epsilon, and exponential tilts the range of a group
+    return Known(pair=BoundedRange(epsilon), pure=eps, rho=rho, renyi=curve, alone=True)
 
 
 def _shift(value: int) -> int:
@@ -528,7 +533,11 @@ def _mixed(body: Known, rate: Fraction) -> Known:
 
 
 def _fixed_size(node: Node) -> Known:
-    return _mixed(known(node["body"]), Fraction(node["size"], node["of"]))
+    body, rate = known(node["body"]), Fraction(node["size"], node["of"])
+    if rate == 1:
+        return body
+    # all others have the value by which the unit's is replaced
+    return _seen_if_drawn(_mixed(body, rate), body, rate)
 
 
 def _replaced_sample(node: Node) -> Known:
@@ -552,8 +561,16 @@ def _replaced_sample(node: Node) -> Known:
         curves = [c for c in (generic.renyi, pair_curve(pair3)) if c is not None]
         top = (rise / fall).log()
         pure = top if generic.pure is None else top.min(generic.pure)
-        return evolve(generic, pair=pair3, attained=attained, pure=pure, renyi=_lowest(curves))
-    return generic
+        made = evolve(generic, pair=pair3, attained=attained, pure=pure, renyi=_lowest(curves))
+        return made if attained else _seen_if_drawn(made, body, rate)
+    return _seen_if_drawn(generic, body, rate)
+
+
+def _seen_if_drawn(made: Known, body: Known, rate: Fraction) -> Known:
+    """Return the same with a witness: the unit's other value is as if it were not drawn."""
+    if not body.attained or not body.floor.is_zero() or body.pair is None:
+        return made
+    return evolve(made, witness=sampled(body.pair, rate))
 
 
 def _allocated(node: Node) -> Known:
@@ -1303,7 +1320,7 @@ def _pure_group(loss: Node, k: int) -> Known:
 
 def _group_bound(node: Node) -> Known:
     """Return what a group's loss is at most: nothing says that a mechanism loses as much."""
-    return evolve(_group(Node("Group", node.fields)), attained=False, witness=None)
+    return evolve(_group(Node("Group", node.fields)), attained=False, witness=None, alone=False)
 
 
 KINDS: dict[str, Callable[[Node], Known]] = {
