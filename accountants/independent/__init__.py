@@ -260,13 +260,16 @@ class _Case:
             holds *= (1 - each.floor) ** times
         return 1 - holds
 
-    def composed(self, losses: Sequence[tuple[Known, int]], epsilon: arb) -> Value:
+    def composed(
+        self, losses: Sequence[tuple[Known, int]], epsilon: arb, *, closely: bool = False
+    ) -> Value:
         """Return delta of the pairs together, of the costlier direction, with their floors."""
         floor = self.floor(losses)
         pairs = [(each.pair, times) for each, times in losses if each.pair is not None]
-        value = delta_at(pairs, epsilon, self.scale)
+        value = delta_at(pairs, epsilon, self.scale, closely=closely)
         if any(pair.reverse() is not pair for pair, _ in pairs):
-            other = delta_at([(pair.reverse(), n) for pair, n in pairs], epsilon, self.scale)
+            back = [(pair.reverse(), n) for pair, n in pairs]
+            other = delta_at(back, epsilon, self.scale, closely=closely)
             if not other.delta <= value.delta:
                 value = Value(value.delta.max(other.delta), other.method)
         return Value(floor + (1 - floor) * value.delta, value.method)
@@ -285,7 +288,14 @@ class _Case:
         each, times = self.losses[0]
         if len(self.losses) == times == 1 and each.alone:
             return self.composed(self.losses, epsilon)
-        return self.composed(self.attained, epsilon) if self.attained else None
+        if all(each.attained for each, _ in self.losses):
+            return self.composed(self.losses, epsilon)
+        value = self.composed(self.attained, epsilon, closely=True) if self.attained else None
+        some = [(each, n) for each, n in self.losses if each.attained]
+        if some and value is not None and not value.delta > 0:
+            # of those alone whose pair is attained as it is, more may be known
+            return self.composed(some, epsilon, closely=True)
+        return value
 
     def least(self, epsilon: arb) -> Value:
         """Return a lower bound of delta of the same, by losses rounded down."""
@@ -312,6 +322,9 @@ class _Case:
         """Return what chords of a bound of the profile prove: they may be below the bound."""
         pairs = [(each.pair, n) for each, n in self.losses if each.pair is not None]
         if not any(isinstance(pair, Bound) for pair, _ in pairs):
+            return None
+        first = pairs[0][0]
+        if len(pairs) == pairs[0][1] == 1 and isinstance(first, Bound) and first.convex:
             return None
         floor = self.floor(self.losses)
         value = upper_on_lattice(pairs, epsilon, self.scale)

@@ -66,7 +66,7 @@ class Value:
     method: str
 
 
-def delta_at(spends: Spends, epsilon: arb, scale: float) -> Value:
+def delta_at(spends: Spends, epsilon: arb, scale: float, *, closely: bool = False) -> Value:
     """Return delta at epsilon.
 
     Parameters
@@ -75,8 +75,10 @@ def delta_at(spends: Spends, epsilon: arb, scale: float) -> Value:
         Pairs of one direction.
     scale
         About how large delta is expected: integrals stop at a small share of it.
+    closely
+        Whether chords, which say nothing from below, are no answer: delta is in [0, 1] then.
     """
-    found = _delta_at([(pair, n) for pair, n in spends if n], epsilon, scale)
+    found = _delta_at([(pair, n) for pair, n in spends if n], epsilon, scale, closely)
     if found.method in (ALONE, CHORDS):
         return found
     # what is lost of some pair, if anything, has no finite loss: it is met with this chance
@@ -90,7 +92,7 @@ def delta_at(spends: Spends, epsilon: arb, scale: float) -> Value:
     return Value(found.delta.union(value), found.method)
 
 
-def _delta_at(merged: Spends, epsilon: arb, scale: float) -> Value:
+def _delta_at(merged: Spends, epsilon: arb, scale: float, closely: bool) -> Value:
     """Return delta of what is not lost; of one pair alone and by chords with what is."""
     total = [top * n for pair, n in merged if (top := pair.largest()) is not None]
     # beyond the largest loss only what is lost is left
@@ -123,7 +125,8 @@ def _delta_at(merged: Spends, epsilon: arb, scale: float) -> Value:
     contour = _contour(merged, epsilon, scale)
     if contour is not None and contour.rad() < scale * 1e-3:
         return Value(contour, "a contour integral")
-    return Value(ZERO.union(upper_on_lattice(merged, epsilon, scale)), CHORDS)
+    upper = ONE if closely else upper_on_lattice(merged, epsilon, scale)
+    return Value(ZERO.union(upper), CHORDS)
 
 
 # -----------------------------------------------------------------------------

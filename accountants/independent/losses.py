@@ -296,7 +296,7 @@ def _truncated(above: Curve, top: arb, at: Curve, bound: float) -> Known:
         x = at(epsilon)
         return positive(tail(x - 1) - epsilon.exp() * tail(x) - floor) / (1 - floor)
 
-    return Known(floor=floor, pair=Bound(profile, top), pure=top)
+    return Known(floor=floor, pair=Bound(profile, top, convex=True), pure=top, alone=True)
 
 
 def _bounded_range(node: Node) -> Known:
@@ -573,10 +573,40 @@ def _seen_if_drawn(made: Known, body: Known, rate: Fraction) -> Known:
     return evolve(made, witness=sampled(body.pair, rate))
 
 
+MOST_COUNTS = 4096
+"""A random allocation of finitely many losses is summed over no more counts of them than this."""
+
+
 def _allocated(node: Node) -> Known:
-    """Return the bound of a step that every unit is in: a mean of ratios is no wider than one."""
-    body = known(node["body"])
-    return body if node["steps"] == 1 else evolve(body, attained=False)
+    """Return the mean of the steps' ratios, of few losses; else a step that every unit is in.
+
+    The mean of ratios is no wider than one. It is that of the composition without the unit, of
+    whose outcomes only counts matter (Feldman and Shenfeld 2025: of the pairs that dominate).
+    """
+    body, steps = known(node["body"]), node["steps"]
+    if steps == 1:
+        return body
+    bound, pair = evolve(body, attained=False, alone=False, witness=None), body.pair
+    if not isinstance(pair, Finite) or not pair.lost.is_zero() or pair.lost_reversed is not None:
+        return bound
+    m = len(pair.losses)
+    if math.comb(steps + m - 1, m - 1) > MOST_COUNTS:
+        return bound
+    ratios = [loss.exp() for loss in pair.losses]
+    chances = [mass / ratio for mass, ratio in zip(pair.masses, ratios, strict=True)]
+    every: list[tuple[int, arb, arb]] = [(steps, ZERO, ONE)]
+    for i, (ratio, chance) in enumerate(zip(ratios, chances, strict=True)):
+        every = [
+            (left - k, total + ratio * k, mass * chance**k * math.comb(left, k))
+            for left, total, mass in every
+            for k in (range(left + 1) if i < m - 1 else [left])
+        ]
+    means = [(total / steps, mass) for _, total, mass in every]
+    losses, masses = [mean.log() for mean, _ in means], [mean * mass for mean, mass in means]
+    found = Finite(tuple(losses), tuple(masses), lost_reversed=ZERO)
+    curves = [pair_curve(found)] + [c for c in [body.curve()] if c is not None]
+    attained = body.attained and body.floor.is_zero()
+    return evolve(bound, pair=found, attained=attained, renyi=_lowest(curves))
 
 
 # --- given guarantees
@@ -1050,8 +1080,21 @@ def _objective(node: Node) -> Known:
         return (c + (normal_above(mu / 2) + grown).log() / k).max(sided) + extra
 
     room = 1 + arb(10) ** -15  # what the search adds where it is hidden
-    bound = one if rows == 1 else several
-    return Known(pair=Bound(lambda e: (bound(e) * room).min(ONE)), renyi=curve)
+    proven = one if rows == 1 else several
+
+    # delta is convex in t = e^epsilon, and 1 at t = 0: below any t it is at most that chord
+    def slope(epsilon: arb) -> arb:
+        return (1 - proven(epsilon) * room) * (-epsilon).exp()
+
+    with ctx.workprec(64):
+        touched = least_over(lambda e: -number(slope(arb(e))), 1e-4, 1e4, cells=96)
+    at, steepest = exact(touched), slope(exact(touched))
+
+    def bound(epsilon: arb) -> arb:
+        value = (proven(epsilon) * room).min(ONE)
+        return value.min(1 - epsilon.exp() * steepest) if epsilon <= at else value
+
+    return Known(pair=Bound(bound), renyi=curve)
 
 
 def _shuffled(node: Node) -> Known:
@@ -1072,7 +1115,7 @@ def _shuffled(node: Node) -> Known:
     if local.kind == "RandomizedResponse" and others <= 150:
         k = local["categories"]
         few = _of_all_values(eps, others) if k == 2 else _blanket(eps, k, others)
-        return Known(pair=Bound(few, eps), pure=eps)
+        return Known(pair=Bound(few, eps, convex=True), pure=eps, alone=k == 2)
     if others > 200_000:
         raise NotCovered("the shuffling of more than 200,000 reports")
     w, chance = eps.exp() / (1 + eps.exp()), (-eps).exp()
@@ -1117,7 +1160,7 @@ def _shuffled(node: Node) -> Known:
             n += 1
         return total
 
-    return Known(pair=Bound(profile, eps), pure=eps)
+    return Known(pair=Bound(profile, eps, convex=True), pure=eps)
 
 
 def _of_all_values(eps: arb, others: int) -> Callable[[arb], arb]:
@@ -1208,7 +1251,7 @@ def _drawn(node: Node, leaving: int, joining: int) -> Known:
     """Return Gaussian noise around how many units are in a sample of either data set."""
     body = known(node["body"])
     if not isinstance(body.pair, Gaussian) or not body.pair.square:
-        raise NotCovered(f"a group of units of {node.kind} that is not of Gaussian noise")
+        return _chained(known(node), max(leaving, joining), node)
     if max(leaving, joining) > MOST_DRAWN:
         raise NotCovered(f"a group of more than {MOST_DRAWN} units of {node.kind}")
     mu, q = arb(body.pair.square).sqrt(), Fraction(node["rate"])
@@ -1218,6 +1261,24 @@ def _drawn(node: Node, leaving: int, joining: int) -> Known:
         return tuple((mu * j, exact(chance)) for j, chance in enumerate(chances))
 
     return Known(pair=ShiftMixture(side(leaving), side(joining)), attained=body.attained)
+
+
+def _chained(one: Known, k: int, node: Node) -> Known:
+    """Return the guarantee of k steps of a pure loss and its floor (Vadhan 2017, Lemma 2.2)."""
+    if one.pure is None or node.kind != "Sampled":
+        raise NotCovered(f"a group of units of {node.kind} of noise that is not Gaussian")
+    grown = arb(k) if one.pure.is_zero() else (one.pure * k).expm1() / one.pure.expm1()
+    return _of_pure_ball(one.pure * k, (one.floor * grown).min(ONE))
+
+
+def _of_pure_ball(eps: arb, floor: arb) -> Known:
+    return Known(
+        floor=floor,
+        pair=response_at(eps),
+        pure=eps,
+        rho=eps * (eps / 2).tanh(),
+        renyi=lambda order: response_curve(eps, order),
+    )
 
 
 def _replaced(node: Node) -> Known:

@@ -736,10 +736,14 @@ class Joint(Pair):
 
 @frozen(eq=False)
 class Bound(Pair):
-    """A pair of which a bound of the profile is known at non-negative epsilons, and no more."""
+    """A pair of which a bound of the profile is known at non-negative epsilons, and no more.
+
+    A bound may lie above its chords in ``e^epsilon``, unless it is ``convex``.
+    """
 
     bound: object = field()
     top: arb | None = None
+    convex: bool = False
 
     def profile(self, epsilon: arb) -> arb:
         """Return the bound; below 0 by symmetry."""
