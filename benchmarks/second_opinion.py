@@ -446,7 +446,9 @@ def shown(rows: list[dict[str, Any]]) -> None:
             sum(name in row.get(end, {}).get("wider", []) for row in claims)
             for end in ("upper", "lower")
         ]
-        print(f"  {name:22}{len(claims)} claims; confirmed {confirmed[0]} upper, {confirmed[1]} lower")
+        print(
+            f"  {name:22}{len(claims)} claims; confirmed {confirmed[0]} upper, {confirmed[1]} lower"
+        )
     _by_kind(found)
     for row, high, low in found:
         if "refuted" in (high, low):

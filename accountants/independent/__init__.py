@@ -30,6 +30,7 @@ except ImportError as error:  # pragma: no cover - a message for a person
     ) from error
 
 from accountants.independent.composition import (
+    CHORDS,
     Value,
     delta_at,
     lower_on_lattice,
@@ -207,12 +208,13 @@ def _of_world(world: World, epsilon: float, delta: float) -> Opinion:
                     # from the one epsilon to the other delta may fall by e^near - e^at, no more
                     below = below - (where.exp() - at.exp())
                 return _opinion("confirmed", epsilon, delta, below, value)
-    if low is not None and case.attained and not low.delta > 0:
+    if low is not None and low.method == CHORDS and case.attained:
         # chords alone were found, of which nothing is below
         least = case.least(at)
         if least.delta.lower() > case.delta:
             return _opinion("refuted", epsilon, delta, least.delta, evolve(least, delta=low.delta))
-        low = evolve(low, delta=least.delta)
+        if least.delta.lower() > low.delta.lower():
+            low = evolve(low, delta=least.delta)
     if high is None:
         return Opinion(
             "not covered", epsilon, delta, reason="no theorem bounds these losses together"
@@ -271,7 +273,8 @@ class _Case:
             back = [(pair.reverse(), n) for pair, n in pairs]
             other = delta_at(back, epsilon, self.scale, closely=closely)
             if not other.delta <= value.delta:
-                value = Value(value.delta.max(other.delta), other.method)
+                method = value.method if value.method == CHORDS else other.method
+                value = Value(value.delta.max(other.delta), method)
         return Value(floor + (1 - floor) * value.delta, value.method)
 
     @property
@@ -292,7 +295,7 @@ class _Case:
             return self.composed(self.losses, epsilon)
         value = self.composed(self.attained, epsilon, closely=True) if self.attained else None
         some = [(each, n) for each, n in self.losses if each.attained]
-        if some and value is not None and not value.delta > 0:
+        if some and value is not None and value.method == CHORDS:
             # of those alone whose pair is attained as it is, more may be known
             return self.composed(some, epsilon, closely=True)
         return value

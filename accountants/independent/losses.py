@@ -1080,21 +1080,8 @@ def _objective(node: Node) -> Known:
         return (c + (normal_above(mu / 2) + grown).log() / k).max(sided) + extra
 
     room = 1 + arb(10) ** -15  # what the search adds where it is hidden
-    proven = one if rows == 1 else several
-
-    # delta is convex in t = e^epsilon, and 1 at t = 0: below any t it is at most that chord
-    def slope(epsilon: arb) -> arb:
-        return (1 - proven(epsilon) * room) * (-epsilon).exp()
-
-    with ctx.workprec(64):
-        touched = least_over(lambda e: -number(slope(arb(e))), 1e-4, 1e4, cells=96)
-    at, steepest = exact(touched), slope(exact(touched))
-
-    def bound(epsilon: arb) -> arb:
-        value = (proven(epsilon) * room).min(ONE)
-        return value.min(1 - epsilon.exp() * steepest) if epsilon <= at else value
-
-    return Known(pair=Bound(bound), renyi=curve)
+    bound = one if rows == 1 else several
+    return Known(pair=Bound(lambda e: (bound(e) * room).min(ONE)), renyi=curve)
 
 
 def _shuffled(node: Node) -> Known:
