@@ -464,7 +464,8 @@ def _of(row: dict[str, Any], end: str) -> str:
 
 def _by_kind(found: list[tuple[dict[str, Any], str, str]]) -> None:
     """Print for each loss and term how often an upper and a lower end was confirmed, and was not."""
-    print(f"{'loss or term:':24}{'upper':>10}{'not':>6}{'lower':>10}{'not':>6}{'too slow':>10}")
+    heads = f"{'upper':>10}{'not':>6}{'lower':>10}{'not':>6}{'too slow':>10}"
+    print(f"{'loss or term:':24}{heads}")
     for kind in sorted({kind for row, _, _ in found for kind in row["kinds"]}):
         mine = [(high, low) for row, high, low in found if kind in row["kinds"]]
         cells = []

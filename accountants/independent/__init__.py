@@ -253,7 +253,7 @@ class _Case:
     @property
     def scale(self) -> float:
         """About how large a delta is looked for."""
-        return max(float(self.delta), 1e-40)
+        return max(float(self.delta), 1e-300) if self.delta > 0 else 1e-40
 
     def floor(self, losses: Sequence[tuple[Known, int]]) -> arb:
         """Return the probability that any of the losses fails."""
@@ -316,10 +316,14 @@ class _Case:
             at_claim = [low]
             ways.append(lambda e: at_claim.pop() if at_claim else self.composed(self.losses, e))
             return [*ways, self.pure]
-        ways += [self.pure, self.single, self.renyi, self.gaussian]
+        pairs: list[Route] = []
         if all(each.pair is not None for each, _ in self.losses):
-            ways += [lambda e: self.composed(self.losses, e), self.chords]
-        return [*ways, self.advanced]
+            pairs = [lambda e: self.composed(self.losses, e), self.chords]
+        ways += [self.pure, self.single]
+        if len(self.losses) == self.losses[0][1] == 1:
+            # its own profile is quick, and its curve may be of integrals
+            ways, pairs = [*ways, *pairs[:1]], pairs[1:]
+        return [*ways, self.renyi, self.gaussian, *pairs, self.advanced]
 
     def chords(self, epsilon: arb) -> Value | None:
         """Return what chords of a bound of the profile prove: they may be below the bound."""

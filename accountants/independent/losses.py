@@ -156,7 +156,8 @@ def least_over(
     ratio = (math.sqrt(5) - 1) / 2
     c, d = b - ratio * (b - a), a + ratio * (b - a)
     at_c, at_d = function(math.exp(c)), function(math.exp(d))
-    for _ in range(30):
+    # a given curve has corners, next to which nothing is flat
+    for _ in range(50):
         if at_c <= at_d:
             b, d, at_d = d, c, at_c
             c = b - ratio * (b - a)
