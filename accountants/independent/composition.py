@@ -445,7 +445,7 @@ def _integral(spends: Spends, epsilon: arb, scale: float, c: arb) -> arb | None:
 
     goal, end = arb(scale) * 1e-14, 0.25
     while not beyond(arb(end)) < goal:
-        end *= 2
+        end *= 1.25
         if end > REACH:
             return None
     near, between = _faint(spends, front, c, goal, end)
@@ -528,7 +528,7 @@ def _faint(spends: Spends, front: arb, c: arb, goal: arb, end: float) -> tuple[a
     near = 0.25
     while near < last and not height(moduli(arb(near)), arb(near)) * near < goal * 1e-6:
         near *= 1.3
-    if near >= last:
+    if 2 * near >= last:
         return arb(end), ZERO
     at, left, width = near, ZERO, near / 64
     for _ in range(2000):
