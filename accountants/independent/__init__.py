@@ -58,8 +58,8 @@ COVERED: tuple[str, ...] = (*sorted(LOSSES), *sorted(set(TERMS) - set(LOSSES)))
 where they are reached."""
 
 LIMITS: Mapping[str, str] = {
-    "Allocated": "by the bound of a step that every unit is in; what amplification gains is not "
-    "confirmed",
+    "Allocated": "of few losses exactly; of others by the bound of a step that every unit is in, so "
+    "that what amplification gains is not confirmed",
     "BoundedRange": "one alone by its profile, several by a pair that none attains; what the best "
     "of them, chosen as one goes, lack of that is not confirmed",
     "Envelope": "one loss at a time by all that is known of its members, several by chords of the "
@@ -69,7 +69,7 @@ LIMITS: Mapping[str, str] = {
     "gains is not confirmed",
     "PrivacyProfile": "given for each direction, by what holds both ways",
     "Shuffled": "of more than 151 randomized responses by clones; what their answers gain is not "
-    "confirmed",
+    "confirmed, nor lower ends of more than two answers",
 }
 """Kinds of which only a part of the true claims can be confirmed."""
 

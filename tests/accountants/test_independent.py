@@ -757,6 +757,42 @@ def test_moments_of_mixtures_are_the_integral(
         assert found.rad() < 1e-15 * pair.moment(acb(z[0])).real
 
 
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pairs.NormalMixture(arb(0.6), arb(0.1)),
+        pairs.NormalMixture(arb(0.6), arb(0.1), False, True),
+        pairs.NormalMixture(arb(0.23), arb(0.889), True),
+        pairs.NormalMixture(arb(3.4), arb(0.22), True),
+    ],
+)
+@pytest.mark.parametrize("c", [0.25, 0.75])
+def test_tails_of_mixtures_are_above_and_near(pair: pairs.NormalMixture, c: float) -> None:
+    """Of moments that decay by many powers of ten, the bound loses a tenth of them."""
+    with ctx.workprec(100):
+        for t in (3.0, 20.0, 60.0):
+            size = abs(pair.moment(acb(c, t)))
+            for earlier in (t, t / 2):
+                assert size.abs_lower() <= pair.tail(arb(c), arb(earlier))
+            if size.rad() < 0.1 * size:
+                assert pair.tail(arb(c), arb(t)) < 10 * size ** arb(0.9)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        Repeated(ReplacedSample(Spend(Gaussian(mu=0.23)), rate=0.89), 2),
+        Repeated(ReplacedSample(Spend(Gaussian(mu=0.11)), rate=0.004), 190),
+    ],
+)
+def test_replaced_samples_are_confirmed(term: Term) -> None:
+    """Two of which each is likely, and many of which each is rare."""
+    bounds = measure(term, Distribution(), delta=1e-6).bounds
+    assert bounds is not None
+    assert opinion(term, bounds.upper, 1e-6).verdict == "confirmed"
+    assert opinion(term, bounds.lower * (1 - 1e-8), 1e-6).verdict == "refuted"
+
+
 @pytest.mark.parametrize("pair", [pairs.Laplace(fmpq(1)), pairs.BoundedRange(fmpq(1))])
 def test_one_release_is_its_profile(pair: pairs.Pair) -> None:
     """A profile is the integral of the moments: of two releases, one of which says nothing."""
