@@ -125,10 +125,15 @@ def _profile(rng: Rng) -> own.PrivacyLoss:
 
 
 def _trade_off(rng: Rng) -> own.PrivacyLoss:
-    p, count = rng.uniform(0.05, 0.49), int(rng.integers(1, 4))
-    alphas = sorted({_log(rng, 1e-6, 0.3) for _ in range(count)})
-    least = rng.uniform(1e-9, 0.4 * p)
-    return losses.TradeOff([(a * p, max(least, 0.9 * (1 - p) * (1 - a))) for a in alphas])
+    """Return points on the trade-off of a randomized response, moved down a little."""
+    ratio = math.exp(_size(rng))
+    alphas = sorted({_log(rng, 1e-10, 1 / (1 + ratio)) for _ in range(int(rng.integers(1, 4)))})
+    return losses.TradeOff([(a, (1 - ratio * a) * (1 - a / 100)) for a in alphas])
+
+
+def _reach(rng: Rng, size: float, most: float) -> float:
+    """Return where noise is cut off, in sensitivities: up to so many scales beyond one of them."""
+    return 1 + _log(rng, 1, most) / size
 
 
 def _curve(rng: Rng) -> own.PrivacyLoss:
@@ -188,8 +193,8 @@ LOSSES: dict[str, Callable[[Rng], own.PrivacyLoss]] = {
         _size(r), _small(r), _log(r, 1.5, 60), _log(r, 1e-3, 0.5), _noise(r)
     ),
     "TradeOff": _trade_off,
-    "TruncatedGaussian": lambda r: losses.TruncatedGaussian(_size(r), _log(r, 1, 40)),
-    "TruncatedLaplace": lambda r: losses.TruncatedLaplace(_size(r), _log(r, 1, 40)),
+    "TruncatedGaussian": lambda r: losses.TruncatedGaussian(mu := _size(r), _reach(r, mu, 10)),
+    "TruncatedLaplace": lambda r: losses.TruncatedLaplace(eps := _size(r), _reach(r, eps, 60)),
     "ZeroConcentrated": lambda r: losses.ZeroConcentrated(_log(r, 1e-4, 2)),
 }
 """A draw of each class of loss."""

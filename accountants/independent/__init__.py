@@ -157,7 +157,9 @@ def check(document: str | Mapping[str, Any], *, epsilon: float, delta: float) ->
     'confirmed'
     """
     read = json.loads(document) if isinstance(document, str) else document
-    with ctx.workprec(_PRECISION):
+    # sums that are cut where they are next to nothing are cut further out for less
+    smaller = max(0, -math.frexp(delta)[1] - 60) if delta > 0 else 0
+    with ctx.workprec(_PRECISION + smaller):
         try:
             every = _worlds(_read(read))
             found = [_of_world(world, epsilon, delta) for world in every]

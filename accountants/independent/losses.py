@@ -465,7 +465,10 @@ def _convex(curve: Curve, q: arb) -> Curve:
 
 
 def _sampled(node: Node) -> Known:
-    body, rate = known(node["body"]), Fraction(node["rate"])
+    return _sample_of(known(node["body"]), Fraction(node["rate"]))
+
+
+def _sample_of(body: Known, rate: Fraction) -> Known:
     q = exact(rate)
     if rate == 0:
         return _of_mu(fmpq(0), attained=True)
@@ -569,9 +572,8 @@ def _replaced_sample(node: Node) -> Known:
 
 def _seen_if_drawn(made: Known, body: Known, rate: Fraction) -> Known:
     """Return the same with a witness: the unit's other value is as if it were not drawn."""
-    if not body.attained or not body.floor.is_zero() or body.pair is None:
-        return made
-    return evolve(made, witness=sampled(body.pair, rate))
+    one = _sample_of(body, rate)
+    return evolve(made, witness=one.pair if one.attained else one.witness)
 
 
 MOST_COUNTS = 4096
@@ -1239,7 +1241,7 @@ def _drawn(node: Node, leaving: int, joining: int) -> Known:
     """Return Gaussian noise around how many units are in a sample of either data set."""
     body = known(node["body"])
     if not isinstance(body.pair, Gaussian) or not body.pair.square:
-        return _chained(known(node), max(leaving, joining), node)
+        return _chained(node, max(leaving, joining))
     if max(leaving, joining) > MOST_DRAWN:
         raise NotCovered(f"a group of more than {MOST_DRAWN} units of {node.kind}")
     mu, q = arb(body.pair.square).sqrt(), Fraction(node["rate"])
@@ -1251,10 +1253,11 @@ def _drawn(node: Node, leaving: int, joining: int) -> Known:
     return Known(pair=ShiftMixture(side(leaving), side(joining)), attained=body.attained)
 
 
-def _chained(one: Known, k: int, node: Node) -> Known:
+def _chained(node: Node, k: int) -> Known:
     """Return the guarantee of k steps of a pure loss and its floor (Vadhan 2017, Lemma 2.2)."""
-    if one.pure is None or node.kind != "Sampled":
-        raise NotCovered(f"a group of units of {node.kind} of noise that is not Gaussian")
+    one = known(node)
+    if one.pure is None:
+        raise NotCovered(f"a group of units of {node.kind} without a pure epsilon")
     grown = arb(k) if one.pure.is_zero() else (one.pure * k).expm1() / one.pure.expm1()
     return _of_pure_ball(one.pure * k, (one.floor * grown).min(ONE))
 
@@ -1349,6 +1352,8 @@ def _group(node: Node) -> Known:
                 factor = k if eps.is_zero() else (k * eps).expm1() / eps.expm1()
                 points.append(((k * eps).exp(), (exact(d) * factor).min(ONE)))
             return _hull(points)
+        case "FiniteOutcomes":
+            return _chained(loss, k)
     raise NotCovered(f"a group of units of {loss.kind}")
 
 
