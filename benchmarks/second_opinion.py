@@ -468,7 +468,7 @@ def _of(row: dict[str, Any], end: str) -> str:
 
 
 def _by_kind(found: list[tuple[dict[str, Any], str, str]]) -> None:
-    """Print for each loss and term how often an upper and a lower end was confirmed, and was not."""
+    """Print for each loss and term how often its ends were confirmed, and how often not."""
     heads = f"{'upper':>10}{'not':>6}{'lower':>10}{'not':>6}{'too slow':>10}"
     print(f"{'loss or term:':24}{heads}")
     for kind in sorted({kind for row, _, _ in found for kind in row["kinds"]}):

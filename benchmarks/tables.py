@@ -381,6 +381,12 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/comparison.md", "| task |", "benchmarks/twenty_tasks.py", "peers"),
     Measured("docs/comparison.md", "| bounds of the target |", "none kept: done once", "peers"),
     Measured("docs/examples.md", "| script |", "examples/*.py", "seconds"),
+    Measured(
+        "docs/explanation/second_opinion.md",
+        "| random questions |",
+        "benchmarks/second_opinion.py 11200 --seed 22, 60 --seed 3 --only Gaussians --limit 12",
+        "seconds",
+    ),
     Measured("docs/howto/how_sure.md", "| output |", "benchmarks/coverage.py", "a summary"),
     Measured("docs/howto/how_sure.md", "| learner |", "benchmarks/coverage.py", "several runs"),
     Measured("docs/jax.md", "| network, batch |", "benchmarks/networks.py", "peers"),

@@ -58,8 +58,8 @@ COVERED: tuple[str, ...] = (*sorted(LOSSES), *sorted(set(TERMS) - set(LOSSES)))
 where they are reached."""
 
 LIMITS: Mapping[str, str] = {
-    "Allocated": "of few losses exactly; of others by the bound of a step that every unit is in, so "
-    "that what amplification gains is not confirmed",
+    "Allocated": "of few losses exactly; of others by the bound of a step that every unit is in: "
+    "what amplification gains is not confirmed",
     "BoundedRange": "one alone by its profile, several by a pair that none attains; what the best "
     "of them, chosen as one goes, lack of that is not confirmed",
     "Envelope": "one loss at a time by all that is known of its members, several by chords of the "

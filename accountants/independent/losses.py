@@ -516,7 +516,7 @@ def _mixed(body: Known, rate: Fraction) -> Known:
     if rate == 0:
         return _of_mu(fmpq(0), attained=True)
     if rate == 1:
-        return evolve(body, attained=False)
+        return body
     q = exact(rate)
     pure = None if body.pure is None else (q * body.pure.expm1()).log1p()
     unsampled = body.curve()
@@ -538,8 +538,6 @@ def _mixed(body: Known, rate: Fraction) -> Known:
 
 def _fixed_size(node: Node) -> Known:
     body, rate = known(node["body"]), Fraction(node["size"], node["of"])
-    if rate == 1:
-        return body
     # all others have the value by which the unit's is replaced
     return _seen_if_drawn(_mixed(body, rate), body, rate)
 
@@ -572,6 +570,8 @@ def _replaced_sample(node: Node) -> Known:
 
 def _seen_if_drawn(made: Known, body: Known, rate: Fraction) -> Known:
     """Return the same with a witness: the unit's other value is as if it were not drawn."""
+    if rate == 1:
+        return made
     one = _sample_of(body, rate)
     return evolve(made, witness=one.pair if one.attained else one.witness)
 

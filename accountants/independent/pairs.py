@@ -528,8 +528,8 @@ class NormalMixture(Pair):
     def _moved(self, c: arb, a: float) -> list[tuple[arb, arb]]:
         """Return for cells of x the integral of the modulus at t = 0, and the least angle there.
 
-        The angles ``arg A`` and ``-arg B`` are positive for ``0 < mu a < pi``; the first rises in x,
-        the second falls. Beyond the cells they are taken for 0.
+        The angles ``arg A`` and ``-arg B`` are positive for ``0 < mu a < pi``; one rises in x, the
+        other falls. Beyond the cells they are taken for 0.
         """
         key = ("line" + c.str(20) + str(a), ctx.prec)
         if key in self._lines:

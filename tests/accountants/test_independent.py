@@ -288,7 +288,7 @@ def test_a_replaced_unit_of_a_mixture_leaves_as_another_joins() -> None:
     once = upper(ReplacedSample(Spend(Gaussian(mu=1.0)), rate=0.5), 1e-6)
     assert epsilon == pytest.approx(once, rel=1e-9)
     assert opinion(term, epsilon, 1e-6).verdict == "confirmed"
-    assert opinion(term, epsilon * (1 - 1e-6), 1e-6).verdict == "undecided"
+    assert opinion(term, epsilon * (1 - 1e-6), 1e-6).verdict == "refuted"
 
 
 @pytest.mark.parametrize("accountant", [Basic(), Advanced(), Concentrated(), Renyi(), GaussianDP()])
