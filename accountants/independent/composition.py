@@ -450,8 +450,9 @@ def _integral(spends: Spends, epsilon: arb, scale: float, c: arb) -> arb | None:
             return None
     near, between = _faint(spends, front, c, goal, end)
     searched = any(isinstance(pair, NormalMixture | Sampled) for pair, _ in spends)
-    # few samples with the unit leave next to an atom: the moments decay too slowly to follow
-    if near > _slow_reach(spends):
+    # few samples with the unit leave next to an atom: the moments decay too slowly to follow, and
+    # beside a large epsilon the integrand turns often
+    if near * max(1.0, float(epsilon) / 30) > _slow_reach(spends):
         return None
 
     def integrand(t: acb, _: bool) -> acb:
