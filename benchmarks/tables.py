@@ -384,7 +384,7 @@ MEASURED: tuple[Measured, ...] = (
     Measured(
         "docs/explanation/second_opinion.md",
         "| random questions |",
-        "benchmarks/second_opinion.py 11200 --seed 22, 60 --seed 3 --only Gaussians --limit 12",
+        "benchmarks/second_opinion.py 11200 --seed 22",
         "seconds",
     ),
     Measured("docs/howto/how_sure.md", "| output |", "benchmarks/coverage.py", "a summary"),
