@@ -393,6 +393,12 @@ MEASURED: tuple[Measured, ...] = (
         "docs/comparison.md", "| bounds of the target |", "benchmarks/audit.py additive", "peers"
     ),
     Measured("docs/examples.md", "| script |", "examples/*.py", "seconds"),
+    Measured(
+        "docs/explanation/second_opinion.md",
+        "| random questions |",
+        "benchmarks/second_opinion.py 11200 --seed 22",
+        "seconds",
+    ),
     Measured("docs/howto/how_sure.md", "| output |", "benchmarks/coverage.py", "a summary"),
     Measured("docs/howto/how_sure.md", "| learner |", "benchmarks/coverage.py", "several runs"),
     Measured("docs/jax.md", "| network, batch |", "benchmarks/networks.py", "peers"),

@@ -30,6 +30,7 @@ except ImportError as error:  # pragma: no cover - a message for a person
     ) from error
 
 from accountants.independent.composition import (
+    CHORDS,
     Value,
     delta_at,
     lower_on_lattice,
@@ -57,8 +58,8 @@ COVERED: tuple[str, ...] = (*sorted(LOSSES), *sorted(set(TERMS) - set(LOSSES)))
 where they are reached."""
 
 LIMITS: Mapping[str, str] = {
-    "Allocated": "by the bound of a step that every unit is in; what amplification gains is not "
-    "confirmed",
+    "Allocated": "of few losses exactly; of others by the bound of a step that every unit is in: "
+    "what amplification gains is not confirmed",
     "BoundedRange": "one alone by its profile, several by a pair that none attains; what the best "
     "of them, chosen as one goes, lack of that is not confirmed",
     "Envelope": "one loss at a time by all that is known of its members, several by chords of the "
@@ -68,7 +69,7 @@ LIMITS: Mapping[str, str] = {
     "gains is not confirmed",
     "PrivacyProfile": "given for each direction, by what holds both ways",
     "Shuffled": "of more than 151 randomized responses by clones; what their answers gain is not "
-    "confirmed",
+    "confirmed, nor lower ends of more than two answers",
 }
 """Kinds of which only a part of the true claims can be confirmed."""
 
@@ -156,7 +157,9 @@ def check(document: str | Mapping[str, Any], *, epsilon: float, delta: float) ->
     'confirmed'
     """
     read = json.loads(document) if isinstance(document, str) else document
-    with ctx.workprec(_PRECISION):
+    # sums that are cut where they are next to nothing are cut further out for less
+    smaller = max(0, -math.frexp(delta)[1] - 60) if delta > 0 else 0
+    with ctx.workprec(_PRECISION + smaller):
         try:
             every = _worlds(_read(read))
             found = [_of_world(world, epsilon, delta) for world in every]
@@ -207,12 +210,13 @@ def _of_world(world: World, epsilon: float, delta: float) -> Opinion:
                     # from the one epsilon to the other delta may fall by e^near - e^at, no more
                     below = below - (where.exp() - at.exp())
                 return _opinion("confirmed", epsilon, delta, below, value)
-    if low is not None and not low.delta > 0:
+    if low is not None and low.method == CHORDS and case.attained:
         # chords alone were found, of which nothing is below
         least = case.least(at)
         if least.delta.lower() > case.delta:
             return _opinion("refuted", epsilon, delta, least.delta, evolve(least, delta=low.delta))
-        low = evolve(low, delta=least.delta)
+        if least.delta.lower() > low.delta.lower():
+            low = evolve(low, delta=least.delta)
     if high is None:
         return Opinion(
             "not covered", epsilon, delta, reason="no theorem bounds these losses together"
@@ -251,7 +255,7 @@ class _Case:
     @property
     def scale(self) -> float:
         """About how large a delta is looked for."""
-        return max(float(self.delta), 1e-40)
+        return max(float(self.delta), 1e-300) if self.delta > 0 else 1e-40
 
     def floor(self, losses: Sequence[tuple[Known, int]]) -> arb:
         """Return the probability that any of the losses fails."""
@@ -260,15 +264,19 @@ class _Case:
             holds *= (1 - each.floor) ** times
         return 1 - holds
 
-    def composed(self, losses: Sequence[tuple[Known, int]], epsilon: arb) -> Value:
+    def composed(
+        self, losses: Sequence[tuple[Known, int]], epsilon: arb, *, closely: bool = False
+    ) -> Value:
         """Return delta of the pairs together, of the costlier direction, with their floors."""
         floor = self.floor(losses)
         pairs = [(each.pair, times) for each, times in losses if each.pair is not None]
-        value = delta_at(pairs, epsilon, self.scale)
+        value = delta_at(pairs, epsilon, self.scale, closely=closely)
         if any(pair.reverse() is not pair for pair, _ in pairs):
-            other = delta_at([(pair.reverse(), n) for pair, n in pairs], epsilon, self.scale)
+            back = [(pair.reverse(), n) for pair, n in pairs]
+            other = delta_at(back, epsilon, self.scale, closely=closely)
             if not other.delta <= value.delta:
-                value = Value(value.delta.max(other.delta), other.method)
+                method = value.method if value.method == CHORDS else other.method
+                value = Value(value.delta.max(other.delta), method)
         return Value(floor + (1 - floor) * value.delta, value.method)
 
     @property
@@ -282,7 +290,17 @@ class _Case:
 
     def truth(self, epsilon: arb) -> Value | None:
         """Return delta of what some mechanism attains; of a part of the losses, a lower bound."""
-        return self.composed(self.attained, epsilon) if self.attained else None
+        each, times = self.losses[0]
+        if len(self.losses) == times == 1 and each.alone:
+            return self.composed(self.losses, epsilon)
+        if all(each.attained for each, _ in self.losses):
+            return self.composed(self.losses, epsilon)
+        value = self.composed(self.attained, epsilon, closely=True) if self.attained else None
+        some = [(each, n) for each, n in self.losses if each.attained]
+        if some and value is not None and value.method == CHORDS:
+            # of those alone whose pair is attained as it is, more may be known
+            return self.composed(some, epsilon, closely=True)
+        return value
 
     def least(self, epsilon: arb) -> Value:
         """Return a lower bound of delta of the same, by losses rounded down."""
@@ -300,15 +318,22 @@ class _Case:
             at_claim = [low]
             ways.append(lambda e: at_claim.pop() if at_claim else self.composed(self.losses, e))
             return [*ways, self.pure]
-        ways += [self.pure, self.single, self.renyi, self.gaussian]
+        pairs: list[Route] = []
         if all(each.pair is not None for each, _ in self.losses):
-            ways += [lambda e: self.composed(self.losses, e), self.chords]
-        return [*ways, self.advanced]
+            pairs = [lambda e: self.composed(self.losses, e), self.chords]
+        ways += [self.pure, self.single]
+        if len(self.losses) == self.losses[0][1] == 1:
+            # its own profile is quick, and its curve may be of integrals
+            ways, pairs = [*ways, *pairs[:1]], pairs[1:]
+        return [*ways, self.renyi, self.gaussian, *pairs, self.advanced]
 
     def chords(self, epsilon: arb) -> Value | None:
         """Return what chords of a bound of the profile prove: they may be below the bound."""
         pairs = [(each.pair, n) for each, n in self.losses if each.pair is not None]
         if not any(isinstance(pair, Bound) for pair, _ in pairs):
+            return None
+        first = pairs[0][0]
+        if len(pairs) == pairs[0][1] == 1 and isinstance(first, Bound) and first.convex:
             return None
         floor = self.floor(self.losses)
         value = upper_on_lattice(pairs, epsilon, self.scale)

@@ -54,7 +54,8 @@ MOST_COPIES = 240
 """Residues are taken of no more Laplace releases than this."""
 
 REACH, SLOW_REACH = 2.0**13, 256.0
-"""No integral goes further than this; nor than that, where each moment is itself an integral."""
+"""No integral goes further than this; nor than that over the largest shift below 1, where each
+moment is itself an integral."""
 
 
 @frozen
@@ -65,7 +66,7 @@ class Value:
     method: str
 
 
-def delta_at(spends: Spends, epsilon: arb, scale: float) -> Value:
+def delta_at(spends: Spends, epsilon: arb, scale: float, *, closely: bool = False) -> Value:
     """Return delta at epsilon.
 
     Parameters
@@ -74,8 +75,10 @@ def delta_at(spends: Spends, epsilon: arb, scale: float) -> Value:
         Pairs of one direction.
     scale
         About how large delta is expected: integrals stop at a small share of it.
+    closely
+        Whether chords, which say nothing from below, are no answer: delta is in [0, 1] then.
     """
-    found = _delta_at([(pair, n) for pair, n in spends if n], epsilon, scale)
+    found = _delta_at([(pair, n) for pair, n in spends if n], epsilon, scale, closely)
     if found.method in (ALONE, CHORDS):
         return found
     # what is lost of some pair, if anything, has no finite loss: it is met with this chance
@@ -89,7 +92,7 @@ def delta_at(spends: Spends, epsilon: arb, scale: float) -> Value:
     return Value(found.delta.union(value), found.method)
 
 
-def _delta_at(merged: Spends, epsilon: arb, scale: float) -> Value:
+def _delta_at(merged: Spends, epsilon: arb, scale: float, closely: bool) -> Value:
     """Return delta of what is not lost; of one pair alone and by chords with what is."""
     total = [top * n for pair, n in merged if (top := pair.largest()) is not None]
     # beyond the largest loss only what is lost is left
@@ -122,7 +125,8 @@ def _delta_at(merged: Spends, epsilon: arb, scale: float) -> Value:
     contour = _contour(merged, epsilon, scale)
     if contour is not None and contour.rad() < scale * 1e-3:
         return Value(contour, "a contour integral")
-    return Value(ZERO.union(upper_on_lattice(merged, epsilon, scale)), CHORDS)
+    upper = ONE if closely else upper_on_lattice(merged, epsilon, scale)
+    return Value(ZERO.union(upper), CHORDS)
 
 
 # -----------------------------------------------------------------------------
@@ -441,13 +445,14 @@ def _integral(spends: Spends, epsilon: arb, scale: float, c: arb) -> arb | None:
 
     goal, end = arb(scale) * 1e-14, 0.25
     while not beyond(arb(end)) < goal:
-        end *= 2
+        end *= 1.25
         if end > REACH:
             return None
     near, between = _faint(spends, front, c, goal, end)
     searched = any(isinstance(pair, NormalMixture | Sampled) for pair, _ in spends)
-    # few samples with the unit leave next to an atom: the moments decay too slowly to follow
-    if searched and near > SLOW_REACH:
+    # few samples with the unit leave next to an atom: the moments decay too slowly to follow, and
+    # beside a large epsilon the integrand turns often
+    if near * max(1.0, float(epsilon) / 30) > _slow_reach(spends):
         return None
 
     def integrand(t: acb, _: bool) -> acb:
@@ -466,6 +471,16 @@ def _integral(spends: Spends, epsilon: arb, scale: float, c: arb) -> arb | None:
         eval_limit=4000 if searched else 30000,
     )
     return positive(value.real / arb.pi() + ball(beyond(arb(end)) + between))
+
+
+def _slow_reach(spends: Spends) -> float:
+    """Return how far moments that are integrals are followed: they take as long as t mu is."""
+    shifts = [
+        float(pair.mu) if isinstance(pair, NormalMixture) else 1.0
+        for pair, _ in spends
+        if isinstance(pair, NormalMixture | Sampled)
+    ]
+    return SLOW_REACH / min(1.0, max(shifts)) if shifts else math.inf
 
 
 def _real(pair: Pair, c: arb) -> arb:
@@ -510,12 +525,11 @@ def _faint(spends: Spends, front: arb, c: arb, goal: arb, end: float) -> tuple[a
         upper = [(s + d * width).min(r) for s, d, r in zip(sizes, drifts, reals, strict=True)]
         return height(upper, arb(at)) * width
 
-    slow = any(isinstance(pair, NormalMixture | Sampled) for pair, _ in spends)
-    last = min(end, 2 * SLOW_REACH) if slow else end
+    last = min(end, 2 * _slow_reach(spends))
     near = 0.25
     while near < last and not height(moduli(arb(near)), arb(near)) * near < goal * 1e-6:
         near *= 1.3
-    if near >= last:
+    if 2 * near >= last:
         return arb(end), ZERO
     at, left, width = near, ZERO, near / 64
     for _ in range(2000):
@@ -533,8 +547,9 @@ def _faint(spends: Spends, front: arb, c: arb, goal: arb, end: float) -> tuple[a
 # -----------------------------------------------------------------------------
 # A lattice of losses on which every pair is dominated by the chords of its profile.
 
-CELLS, FEWER = 4096, 1280
-"""Cells of a lattice, and where the profile of a pair is itself a search."""
+CELLS, FEWER, MOST_POINTS = 4096, 1280, 2**16
+"""Cells of a lattice, and where the profile of a pair is itself a search; no sum of losses has more
+points than that, so that of many copies cells are fewer."""
 
 
 def upper_on_lattice(spends: Spends, epsilon: arb, scale: float, cells: int = 0) -> arb:
@@ -546,7 +561,7 @@ def upper_on_lattice(spends: Spends, epsilon: arb, scale: float, cells: int = 0)
     lower end.
     """
     searched = any(isinstance(pair, Bound) for pair, _ in spends)
-    cells = cells or (FEWER if searched else CELLS)
+    cells = cells or _cells(spends, FEWER if searched else CELLS)
     step = _step(spends, epsilon, scale, cells)
     with ctx.workprec(ctx.prec + 160):
         product, least, lost = arb_poly([1]), 0, ZERO
@@ -572,7 +587,7 @@ def lower_on_lattice(spends: Spends, epsilon: arb, scale: float, cells: int = 0)
             return None
         if isinstance(pair, Finite) and pair.lost_reversed is None and not pair.lost.is_zero():
             return None
-    cells = cells or FEWER
+    cells = cells or _cells(spends, FEWER)
     both = [*spends, *((pair.reverse(), n) for pair, n in spends)]
     # the least loss is no less than minus the largest of the other direction: it is above two more
     step, half = _step(both, epsilon, scale, cells), cells // 2 + 2
@@ -593,6 +608,10 @@ def lower_on_lattice(spends: Spends, epsilon: arb, scale: float, cells: int = 0)
             product = product * arb_poly(masses) ** n
             least -= half * n
         return 1 - kept + _above(product, step, least, epsilon)
+
+
+def _cells(spends: Spends, most: int) -> int:
+    return min(most, max(16, MOST_POINTS // sum(n for _, n in spends) // 2 * 2))
 
 
 def _step(spends: Spends, epsilon: arb, scale: float, cells: int) -> arb:

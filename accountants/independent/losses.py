@@ -70,6 +70,9 @@ class Known:
         Bounds of delta at epsilon with the floor, where they say more than the pair.
     witness
         A pair that some mechanism of the kind has, its failures inside, where ``pair`` is not one.
+    alone
+        Whether each value of the pair's profile is that of some mechanism of the kind, of one
+        release: no mechanism has all of them where ``pair`` is not attained.
     """
 
     floor: arb = field(factory=lambda: arb(0))
@@ -81,6 +84,7 @@ class Known:
     renyi: Curve | None = None
     profile: Curve | None = None
     witness: Pair | None = None
+    alone: bool = False
 
     def curve(self) -> Curve | None:
         """Return the curve: its own, or what its mu, its rho or its pure epsilon imply."""
@@ -152,7 +156,8 @@ def least_over(
     ratio = (math.sqrt(5) - 1) / 2
     c, d = b - ratio * (b - a), a + ratio * (b - a)
     at_c, at_d = function(math.exp(c)), function(math.exp(d))
-    for _ in range(30):
+    # a given curve has corners, next to which nothing is flat
+    for _ in range(50):
         if at_c <= at_d:
             b, d, at_d = d, c, at_c
             c = b - ratio * (b - a)
@@ -292,7 +297,7 @@ def _truncated(above: Curve, top: arb, at: Curve, bound: float) -> Known:
         x = at(epsilon)
         return positive(tail(x - 1) - epsilon.exp() * tail(x) - floor) / (1 - floor)
 
-    return Known(floor=floor, pair=Bound(profile, top), pure=top)
+    return Known(floor=floor, pair=Bound(profile, top, convex=True), pure=top, alone=True)
 
 
 def _bounded_range(node: Node) -> Known:
@@ -313,7 +318,8 @@ def _of_range(epsilon: fmpq) -> Known:
         return (every / (order - 1)).min(eps)
 
     rho = k(eps) + (eps / 2 / (eps / 2).tanh() - 1)
-    return Known(pair=BoundedRange(epsilon), pure=eps, rho=rho, renyi=curve)
+    # two outcomes attain the profile at each epsilon, and exponential tilts the range of a group
+    return Known(pair=BoundedRange(epsilon), pure=eps, rho=rho, renyi=curve, alone=True)
 
 
 def _shift(value: int) -> int:
@@ -459,7 +465,10 @@ def _convex(curve: Curve, q: arb) -> Curve:
 
 
 def _sampled(node: Node) -> Known:
-    body, rate = known(node["body"]), Fraction(node["rate"])
+    return _sample_of(known(node["body"]), Fraction(node["rate"]))
+
+
+def _sample_of(body: Known, rate: Fraction) -> Known:
     q = exact(rate)
     if rate == 0:
         return _of_mu(fmpq(0), attained=True)
@@ -507,7 +516,7 @@ def _mixed(body: Known, rate: Fraction) -> Known:
     if rate == 0:
         return _of_mu(fmpq(0), attained=True)
     if rate == 1:
-        return evolve(body, attained=False)
+        return body
     q = exact(rate)
     pure = None if body.pure is None else (q * body.pure.expm1()).log1p()
     unsampled = body.curve()
@@ -528,7 +537,9 @@ def _mixed(body: Known, rate: Fraction) -> Known:
 
 
 def _fixed_size(node: Node) -> Known:
-    return _mixed(known(node["body"]), Fraction(node["size"], node["of"]))
+    body, rate = known(node["body"]), Fraction(node["size"], node["of"])
+    # all others have the value by which the unit's is replaced
+    return _seen_if_drawn(_mixed(body, rate), body, rate)
 
 
 def _replaced_sample(node: Node) -> Known:
@@ -552,14 +563,53 @@ def _replaced_sample(node: Node) -> Known:
         curves = [c for c in (generic.renyi, pair_curve(pair3)) if c is not None]
         top = (rise / fall).log()
         pure = top if generic.pure is None else top.min(generic.pure)
-        return evolve(generic, pair=pair3, attained=attained, pure=pure, renyi=_lowest(curves))
-    return generic
+        made = evolve(generic, pair=pair3, attained=attained, pure=pure, renyi=_lowest(curves))
+        return made if attained else _seen_if_drawn(made, body, rate)
+    return _seen_if_drawn(generic, body, rate)
+
+
+def _seen_if_drawn(made: Known, body: Known, rate: Fraction) -> Known:
+    """Return the same with a witness: the unit's other value is as if it were not drawn."""
+    if rate == 1:
+        return made
+    one = _sample_of(body, rate)
+    return evolve(made, witness=one.pair if one.attained else one.witness)
+
+
+MOST_COUNTS = 4096
+"""A random allocation of finitely many losses is summed over no more counts of them than this."""
 
 
 def _allocated(node: Node) -> Known:
-    """Return the bound of a step that every unit is in: a mean of ratios is no wider than one."""
-    body = known(node["body"])
-    return body if node["steps"] == 1 else evolve(body, attained=False)
+    """Return the mean of the steps' ratios, of few losses; else a step that every unit is in.
+
+    The mean of ratios is no wider than one. It is that of the composition without the unit, of
+    whose outcomes only counts matter (Feldman and Shenfeld 2025: of the pairs that dominate).
+    """
+    body, steps = known(node["body"]), node["steps"]
+    if steps == 1:
+        return body
+    bound, pair = evolve(body, attained=False, alone=False, witness=None), body.pair
+    if not isinstance(pair, Finite) or not pair.lost.is_zero() or pair.lost_reversed is not None:
+        return bound
+    m = len(pair.losses)
+    if math.comb(steps + m - 1, m - 1) > MOST_COUNTS:
+        return bound
+    ratios = [loss.exp() for loss in pair.losses]
+    chances = [mass / ratio for mass, ratio in zip(pair.masses, ratios, strict=True)]
+    every: list[tuple[int, arb, arb]] = [(steps, ZERO, ONE)]
+    for i, (ratio, chance) in enumerate(zip(ratios, chances, strict=True)):
+        every = [
+            (left - k, total + ratio * k, mass * chance**k * math.comb(left, k))
+            for left, total, mass in every
+            for k in (range(left + 1) if i < m - 1 else [left])
+        ]
+    means = [(total / steps, mass) for _, total, mass in every]
+    losses, masses = [mean.log() for mean, _ in means], [mean * mass for mean, mass in means]
+    found = Finite(tuple(losses), tuple(masses), lost_reversed=ZERO)
+    curves = [pair_curve(found)] + [c for c in [body.curve()] if c is not None]
+    attained = body.attained and body.floor.is_zero()
+    return evolve(bound, pair=found, attained=attained, renyi=_lowest(curves))
 
 
 # --- given guarantees
@@ -1055,7 +1105,7 @@ def _shuffled(node: Node) -> Known:
     if local.kind == "RandomizedResponse" and others <= 150:
         k = local["categories"]
         few = _of_all_values(eps, others) if k == 2 else _blanket(eps, k, others)
-        return Known(pair=Bound(few, eps), pure=eps)
+        return Known(pair=Bound(few, eps, convex=True), pure=eps, alone=k == 2)
     if others > 200_000:
         raise NotCovered("the shuffling of more than 200,000 reports")
     w, chance = eps.exp() / (1 + eps.exp()), (-eps).exp()
@@ -1100,7 +1150,7 @@ def _shuffled(node: Node) -> Known:
             n += 1
         return total
 
-    return Known(pair=Bound(profile, eps), pure=eps)
+    return Known(pair=Bound(profile, eps, convex=True), pure=eps)
 
 
 def _of_all_values(eps: arb, others: int) -> Callable[[arb], arb]:
@@ -1191,7 +1241,7 @@ def _drawn(node: Node, leaving: int, joining: int) -> Known:
     """Return Gaussian noise around how many units are in a sample of either data set."""
     body = known(node["body"])
     if not isinstance(body.pair, Gaussian) or not body.pair.square:
-        raise NotCovered(f"a group of units of {node.kind} that is not of Gaussian noise")
+        return _chained(node, max(leaving, joining))
     if max(leaving, joining) > MOST_DRAWN:
         raise NotCovered(f"a group of more than {MOST_DRAWN} units of {node.kind}")
     mu, q = arb(body.pair.square).sqrt(), Fraction(node["rate"])
@@ -1201,6 +1251,25 @@ def _drawn(node: Node, leaving: int, joining: int) -> Known:
         return tuple((mu * j, exact(chance)) for j, chance in enumerate(chances))
 
     return Known(pair=ShiftMixture(side(leaving), side(joining)), attained=body.attained)
+
+
+def _chained(node: Node, k: int) -> Known:
+    """Return the guarantee of k steps of a pure loss and its floor (Vadhan 2017, Lemma 2.2)."""
+    one = known(node)
+    if one.pure is None:
+        raise NotCovered(f"a group of units of {node.kind} without a pure epsilon")
+    grown = arb(k) if one.pure.is_zero() else (one.pure * k).expm1() / one.pure.expm1()
+    return _of_pure_ball(one.pure * k, (one.floor * grown).min(ONE))
+
+
+def _of_pure_ball(eps: arb, floor: arb) -> Known:
+    return Known(
+        floor=floor,
+        pair=response_at(eps),
+        pure=eps,
+        rho=eps * (eps / 2).tanh(),
+        renyi=lambda order: response_curve(eps, order),
+    )
 
 
 def _replaced(node: Node) -> Known:
@@ -1283,6 +1352,8 @@ def _group(node: Node) -> Known:
                 factor = k if eps.is_zero() else (k * eps).expm1() / eps.expm1()
                 points.append(((k * eps).exp(), (exact(d) * factor).min(ONE)))
             return _hull(points)
+        case "FiniteOutcomes":
+            return _chained(loss, k)
     raise NotCovered(f"a group of units of {loss.kind}")
 
 
@@ -1303,7 +1374,7 @@ def _pure_group(loss: Node, k: int) -> Known:
 
 def _group_bound(node: Node) -> Known:
     """Return what a group's loss is at most: nothing says that a mechanism loses as much."""
-    return evolve(_group(Node("Group", node.fields)), attained=False, witness=None)
+    return evolve(_group(Node("Group", node.fields)), attained=False, witness=None, alone=False)
 
 
 KINDS: dict[str, Callable[[Node], Known]] = {

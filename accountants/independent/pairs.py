@@ -386,6 +386,7 @@ class NormalMixture(Pair):
     # by whom the nodes of its sums are kept, the same for both orders
     _owner: object = field(factory=object)
     _real: dict[tuple[str, int], arb] = field(factory=dict)
+    _lines: dict[tuple[str, int], list[tuple[arb, arb]]] = field(factory=dict)
 
     def reverse(self) -> NormalMixture:
         """Return the other order; the mixtures with mu and with -mu mirror each other."""
@@ -511,8 +512,53 @@ class NormalMixture(Pair):
         return least * grown * (step * density + normal_above(far))
 
     def tail(self, c: arb, t: arb) -> arb:
-        """Return ``TV(h) / t`` with ``h = phi A^u B^v / L'``: one integration by parts."""
-        return self._variation(c) / t
+        """Return ``TV(h) / t`` with ``h = phi A^u B^v / L'``, or what is on a line of its own.
+
+        The first is one integration by parts. The line is ``Im x = a``, to which the integral may
+        be moved, on the side where the powers ``+-it`` leave ``e^{-t arg}``.
+        """
+        best = self._variation(c) / t
+        for a in (1.0, 0.5, 0.25, 0.125):
+            total = ZERO
+            for weight, angle in self._moved(c, a * min(math.pi / (2 * float(self.mu)), 8.0)):
+                total += weight * (-t * angle).exp()
+            best = best.min(total)
+        return best
+
+    def _moved(self, c: arb, a: float) -> list[tuple[arb, arb]]:
+        """Return for cells of x the integral of the modulus at t = 0, and the least angle there.
+
+        The angles ``arg A`` and ``-arg B`` are positive for ``0 < mu a < pi``; one rises in x, the
+        other falls. Beyond the cells they are taken for 0.
+        """
+        key = ("line" + c.str(20) + str(a), ctx.prec)
+        if key in self._lines:
+            return self._lines[key]
+        powers = self._powers(acb(c))
+        u, v, q, mu = powers[0].real, powers[1].real, self.rate, self.mu
+        half, turn = mu**2 / 2, mu * exact(a)
+        reach = math.ceil(float(mu * (u.abs_upper() + v.abs_upper() + 1))) + 20
+        # of negative powers, |A| >= A cos(mu a / 2)
+        spread = (exact(a) ** 2 / 2).exp() * (turn / 2).cos() ** -(positive(-u) + positive(-v))
+
+        def angle(x: arb) -> arb:
+            share = q * (mu * x - half).exp()
+            return arb.atan2(share * turn.sin(), 1 - q + share * turn.cos())
+
+        cells, edges = 8 * reach, [arb(i) / 8 for i in range(-8 * reach, 8 * reach + 1)]
+        angles = [angle(x) for x in edges]
+        found = []
+        for i in range(2 * cells):
+            x = (edges[i] + edges[i + 1]) / 2 + ball(arb(1) / 16)
+            log_a = (q * (mu * x - half).expm1()).log1p()
+            log_b = (q * (-mu * x - half).expm1()).log1p() if self.replaced else ZERO
+            size = (-x * x / 2 + u * log_a + v * log_b).exp() / (2 * arb.pi()).sqrt() / 8
+            least = angles[i] + (angles[2 * cells - i - 1] if self.replaced else ZERO)
+            found.append(((size * spread).abs_upper(), least.lower()))
+        ends = self._cut(u, v, ZERO, reach) + self._cut(v, u, ZERO, reach)
+        found.append(((ends * spread).abs_upper(), ZERO))
+        self._lines[key] = found
+        return found
 
     def _variation(self, c: arb) -> arb:
         """Bound the total variation of h on cells, and beyond them where it is monotone.
@@ -736,10 +782,14 @@ class Joint(Pair):
 
 @frozen(eq=False)
 class Bound(Pair):
-    """A pair of which a bound of the profile is known at non-negative epsilons, and no more."""
+    """A pair of which a bound of the profile is known at non-negative epsilons, and no more.
+
+    A bound may lie above its chords in ``e^epsilon``, unless it is ``convex``.
+    """
 
     bound: object = field()
     top: arb | None = None
+    convex: bool = False
 
     def profile(self, epsilon: arb) -> arb:
         """Return the bound; below 0 by symmetry."""
