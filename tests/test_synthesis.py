@@ -705,28 +705,28 @@ def test_values_of_rows_that_are_alike_keep_what_follows_from_a_neighbour() -> N
         np.bincount(cell_index(made, t, model.sizes), minlength=len(g))
         for t, g in zip(tables, goals, strict=True)
     ]
-    assert np.abs(np.concatenate(goals) - np.concatenate(after)).sum() < 0.8 * np.abs(lacking).sum()
+    assert np.abs(np.concatenate(goals) - np.concatenate(after)).sum() < 0.95 * np.abs(lacking).sum()
 
 
 @pytest.mark.parametrize("method", ["aim", "independent"])
 def test_rows_of_a_workload_of_many_tables_are_near_to_its_pairs(method: str) -> None:
-    """Of 364 tables no row is fitted to each: pairs that were not read are nearer than by chance.
+    """Of 560 tables no row is fitted to each: pairs that were not read are nearer than by chance.
 
     Rows drawn from their law alone are off a pair of four cells, none of which has few rows, by
     about ``sum sqrt(2/pi p (1 - p) / n) / 2``.
     """
-    names, rng = [f"c{i}" for i in range(14)], np.random.default_rng(2)
+    names, rng = [f"c{i}" for i in range(16)], np.random.default_rng(2)
     people = dp.dataset("t", columns={name: [0, 1] for name in names})
     people = people.fill(**dict.fromkeys(names, 0))
-    model = dp.synthesize(people, method=method, rounds=16, epsilon=2.0, delta=1e-6)
-    rows = rng.integers(2, size=(1_000, 14))
-    for i in range(1, 14):
+    model = dp.synthesize(people, method=method, rounds=18, epsilon=2.0, delta=1e-6)
+    rows = rng.integers(2, size=(1_000, 16))
+    for i in range(1, 16):
         rows[:, i] = np.where(rng.random(1_000) < 0.4, rows[:, i - 1], rows[:, i])
     data = {name: rows[:, i] for i, name in enumerate(names)}
     found = dp.Pipeline(model=model).with_delta(1e-6).simulate(seed=1, t=data)["model"]
     made, n = found.rows(3_000, seed=1), 3_000
     off, chance = [], []
-    for pair in itertools.combinations(range(14), 2):
+    for pair in itertools.combinations(range(16), 2):
         if found.is_measured([names[i] for i in pair]):
             continue
         a, b = (np.array(made[names[i]]) for i in pair)

@@ -544,7 +544,7 @@ class Synthetic(Mapping[str, Any], Summarized):
         }
 
 
-MOST_WANTED = 300
+MOST_WANTED = 500
 """Rows are brought nearer to the answers of tables of the workload if they are at most so many."""
 
 MOST_PAIRS = 10_000
