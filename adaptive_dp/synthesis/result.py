@@ -510,7 +510,7 @@ class Synthetic(Mapping[str, Any], Summarized):
         if len(self.layout.wanted) <= MOST_WANTED:
             return []
         outside = set(self.layout.outside)
-        pairs = [t for t in self.layout.tables if len(t) == 2 and t not in outside]
+        pairs: list[Columns] = [t for t in self.layout.tables if len(t) == 2 and t not in outside]
         return pairs if len(pairs) <= MOST_PAIRS else []
 
     def rows(

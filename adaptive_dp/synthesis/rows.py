@@ -424,12 +424,12 @@ def alike_donors(
     """
     around = model.neighbors(column)
     if not around:
-        return rows[draw.integers(len(rows), size=len(out)), column]
+        return np.asarray(rows[draw.integers(len(rows), size=len(out)), column])
     other = rows[:, around[draw.integers(len(around))]]
     order, sizes = np.argsort(other, kind="stable"), np.bincount(other)
     first, own = np.cumsum(sizes) - sizes, other[out]
     places = first[own] + (draw.random(len(out)) * sizes[own]).astype(np.intp)
-    return rows[order[places], column]
+    return np.asarray(rows[order[places], column])
 
 
 def values_of_codes(axis: Axis, codes: Integers, draw: np.random.Generator, *, whole: bool) -> Any:
