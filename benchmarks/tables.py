@@ -430,7 +430,7 @@ MEASURED: tuple[Measured, ...] = (
     Measured(
         "docs/synthesis.md",
         "| bike, epsilon |",
-        "-m benchmarks.synthesis --numbers; benchmarks/public_mst.py, one seed",
+        "-m benchmarks.synthesis --numbers; benchmarks/public_mst.py",
         "data, peers",
     ),
     Measured("docs/synthesis.md", "| trained on |", "-m benchmarks.synthesis", "data"),
