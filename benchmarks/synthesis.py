@@ -73,6 +73,8 @@ def main() -> None:
         sets["Adult"] = adult(options.adult)
     if options.rand:
         sets["RAND"] = rand(options.rand)
+    if options.numbers:
+        sets[options.numbers.name.split(".")[0]] = numbers(options.numbers)
     sets |= {"wide": wide(), "small": small()}
     sets = {name: sets[name] for name in options.sets or sets}
     for name, (codes, sizes) in sets.items():
@@ -99,9 +101,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--adult", type=Path)
     parser.add_argument("--rand", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument(
-        "--sets", nargs="+", choices=["Adult", "RAND", "wide", "small"], help="these alone"
-    )
+    parser.add_argument("--numbers", type=Path, help="another set: a CSV of numbers, no header")
+    parser.add_argument("--sets", nargs="+", help="these alone: Adult, RAND, wide, small, ...")
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--only-aim", action="store_true", help="no other methods, no accuracy")
     parser.add_argument("--results", type=Path, help="a line of JSON for each run")
@@ -333,18 +334,28 @@ def rand(file: Path) -> Data:
     content = file.read_bytes()
     text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode()
     rows = list(csv.DictReader(text.splitlines()))
+    return binned(np.array([[float(row[name] or "nan") for name in RAND] for row in rows]))
+
+
+def binned(values: Any) -> Data:
+    """Return numbers as cells: values where they are few, else 16 bins; 0 for missing."""
     columns, sizes = [], []
-    for name in RAND:
-        values = np.array([float(row[name] or "nan") for row in rows])
-        known = np.unique(values[~np.isnan(values)])
+    for own in values.T:
+        known = np.unique(own[~np.isnan(own)])
         if len(known) <= 20:
-            places, size = np.searchsorted(known, values) + 1, len(known) + 1
+            places, size = np.searchsorted(known, own) + 1, len(known) + 1
         else:
             inner = np.linspace(known[0], known[-1], 17)[1:-1]
-            places, size = np.searchsorted(inner, values, side="right") + 1, 17
-        columns.append(np.where(np.isnan(values), 0, places))
+            places, size = np.searchsorted(inner, own, side="right") + 1, 17
+        columns.append(np.where(np.isnan(own), 0, places))
         sizes.append(size)
     return np.stack(columns, axis=1).astype(np.int64), sizes
+
+
+def numbers(file: Path) -> Data:
+    """Return a CSV of numbers without names of columns as cells, without columns of one value."""
+    values = np.loadtxt(file, delimiter=",")  # also of .gz
+    return binned(values[:, (values != values[0]).any(axis=0)])
 
 
 def small() -> Data:

@@ -689,6 +689,56 @@ def test_changed_values_bring_rows_nearer_and_leave_other_columns() -> None:
     assert model.possible(made).all()
 
 
+def test_values_of_rows_that_are_alike_keep_what_follows_from_a_neighbour() -> None:
+    """A column that another one says exactly still does, whatever else is brought nearer."""
+    rng = np.random.default_rng(4)
+    rows = rng.integers(6, size=(2_000, 3))
+    rows[:, 1] = rows[:, 0] // 2
+    model = Model([6, 3, 6], edges=[(0, 1)])
+    tables = [(0, 2), (1, 2)]
+    goals = [rng.multinomial(2_000, rng.dirichlet(np.ones(size))) for size in (36, 18)]
+    own = [np.bincount(cell_index(rows, table, model.sizes)) for table in tables]
+    lacking = np.concatenate(goals) - np.concatenate(own)
+    made = moved(model, rows.copy(), cell_steps(tables, model.sizes), lacking, rng, alike=True)
+    assert (made[:, 1] == made[:, 0] // 2).all()
+    after = [
+        np.bincount(cell_index(made, t, model.sizes), minlength=len(g))
+        for t, g in zip(tables, goals, strict=True)
+    ]
+    lack = np.concatenate(goals) - np.concatenate(after)
+    assert np.abs(lack).sum() < 0.95 * np.abs(lacking).sum()
+
+
+@pytest.mark.parametrize("method", ["aim", "independent"])
+def test_rows_of_a_workload_of_many_tables_are_near_to_its_pairs(method: str) -> None:
+    """Of 560 tables no row is fitted to each: pairs that were not read are nearer than by chance.
+
+    Rows drawn from their law alone are off a pair of four cells, none of which has few rows, by
+    about ``sum sqrt(2/pi p (1 - p) / n) / 2``.
+    """
+    names, rng = [f"c{i}" for i in range(16)], np.random.default_rng(2)
+    people = dp.dataset("t", columns={name: [0, 1] for name in names})
+    people = people.fill(**dict.fromkeys(names, 0))
+    model = dp.synthesize(people, method=method, rounds=18, epsilon=2.0, delta=1e-6)
+    rows = rng.integers(2, size=(1_000, 16))
+    for i in range(1, 16):
+        rows[:, i] = np.where(rng.random(1_000) < 0.4, rows[:, i - 1], rows[:, i])
+    data = {name: rows[:, i] for i, name in enumerate(names)}
+    found = dp.Pipeline(model=model).with_delta(1e-6).simulate(seed=1, t=data)["model"]
+    made, n = found.rows(3_000, seed=1), 3_000
+    off, chance = [], []
+    for pair in itertools.combinations(range(16), 2):
+        if found.is_measured([names[i] for i in pair]):
+            continue
+        a, b = (np.array(made[names[i]]) for i in pair)
+        share = found.table([names[i] for i in pair]).reshape(-1) / found.total
+        off.append(np.abs(np.bincount(a * 2 + b, minlength=4) / n - share).sum() / 2)
+        chance.append(np.sqrt(2 / np.pi * share * (1 - share) / n).sum() / 2)
+    assert len(off) > 50
+    # of independent columns alone nothing was read that rows are fitted to
+    assert np.mean(off) < (0.5 if method == "aim" else 1.2) * np.mean(chance)
+
+
 def test_values_lie_in_their_bins_and_have_the_declared_types() -> None:
     model = dp.synthesize(
         PEOPLE, "all 2-way", edges={"age": [0, 18.5, 20, 60]}, epsilon=3, delta=1e-6

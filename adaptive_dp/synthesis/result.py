@@ -505,6 +505,14 @@ class Synthetic(Mapping[str, Any], Summarized):
         found = self.layout.wanted
         return found if len(found) <= MOST_WANTED else []
 
+    def _pairs(self) -> list[Columns]:
+        """Return the pairs of columns in tables of a workload of more."""
+        if len(self.layout.wanted) <= MOST_WANTED:
+            return []
+        outside = set(self.layout.outside)
+        pairs: list[Columns] = [t for t in self.layout.tables if len(t) == 2 and t not in outside]
+        return pairs if len(pairs) <= MOST_PAIRS else []
+
     def rows(
         self, count: int | None = None, *, seed: int | None = None, whole: Sequence[str] = ()
     ) -> dict[str, Any]:
@@ -529,15 +537,18 @@ class Synthetic(Mapping[str, Any], Summarized):
             if self.axes[self._place(name)].edges is None:
                 raise DeclarationError(f"{name!r} is a column of categories, not of numbers")
         draw = np.random.default_rng(seed)
-        codes = sampled_codes(self.model, number, draw, self._wanted())
+        codes = sampled_codes(self.model, number, draw, self._wanted(), self._pairs())
         return {
             each.name: values_of_codes(each, codes[:, i], draw, whole=each.name in whole)
             for i, each in enumerate(self.axes)
         }
 
 
-MOST_WANTED = 300
+MOST_WANTED = 500
 """Rows are brought nearer to the answers of tables of the workload if they are at most so many."""
+
+MOST_PAIRS = 10_000
+"""Of more tables the pairs inside of them take their place, if these are at most so many."""
 
 COMPARED = 20_000
 """How many rows are drawn to compare them with released tables."""

@@ -34,6 +34,10 @@ MOVES = 20
 MOVED = 0.002
 """The share of rows whose value in a column the first of these changes; later ones change fewer."""
 
+PAIR_MOVES, PAIR_MOVED = 60, 0.001
+"""The same where values are changed towards all pairs, of which each change moves many: so few at
+once that they do not overshoot."""
+
 SWAPPED = 0.008
 """The share of rows that the first exchange moves; later ones move less."""
 
@@ -188,11 +192,17 @@ def _repaired(model: Model, rows: Integers, draw: np.random.Generator) -> Intege
 
 
 def sampled_codes(
-    model: Model, count: int, draw: np.random.Generator, wanted: Sequence[Columns] = ()
+    model: Model,
+    count: int,
+    draw: np.random.Generator,
+    wanted: Sequence[Columns] = (),
+    pairs: Sequence[Columns] = (),
 ) -> Integers:
     """Return synthetic rows as cells, whose counts are near to all tables that were read.
 
-    And to the answers of those that are wanted beside.
+    And to the answers of those that are wanted beside. Single values are changed towards those of
+    the pairs as well, which may be too many for weights and exchanges of whole rows: a value has
+    those of its column alone.
 
     A pool of rows of the tree is weighted so that its weighted counts are those tables (iterative
     proportional fitting over rows), rows are chosen by weight, some of them are exchanged for
@@ -202,7 +212,9 @@ def sampled_codes(
     tables = sorted(t for t in read if not any(set(t) < set(other) for other in read))
     inside = {part for table in tables for part in subsets(table)}
     beside = [table for table in wanted if table not in inside]
-    if model.prior is None and not beside and all(table in set(model.edges) for table in tables):
+    near = [pair for pair in pairs if pair not in inside] if tables else []
+    known = set(model.edges)
+    if model.prior is None and not beside and not near and known.issuperset(tables):
         return possible_codes(model, count, draw)
     least, most, few, many = POOL
     size = max(least * count, min(most * count, many), few)
@@ -225,7 +237,13 @@ def sampled_codes(
     del places  # the largest of all
     steps = cell_steps(fitted, model.sizes)
     chosen, left = exchanged(chosen, order, ends, pool, steps, np.concatenate(lacking), draw)
-    return moved(model, pool[draw.permutation(chosen)], steps, left, draw)
+    rows, missing = pool[draw.permutation(chosen)], [left]
+    for pair in near:
+        goal = model.answer(pair).reshape(-1) * (count / model.total)
+        own = cell_index(rows, pair, model.sizes)
+        missing.append(goal - np.bincount(own, minlength=len(goal)))
+    steps = cell_steps([*fitted, *near], model.sizes)
+    return moved(model, rows, steps, np.concatenate(missing), draw, alike=bool(near))
 
 
 def fitted_weights(places: list[Integers], goals: list[Floats], size: int) -> Floats:
@@ -326,7 +344,13 @@ def exchanged(
 
 
 def moved(
-    model: Model, rows: Integers, steps: Steps, lacking: Floats, draw: np.random.Generator
+    model: Model,
+    rows: Integers,
+    steps: Steps,
+    lacking: Floats,
+    draw: np.random.Generator,
+    *,
+    alike: bool = False,
 ) -> Integers:
     """Return rows of which some values are changed, where that brings counts nearer.
 
@@ -341,6 +365,9 @@ def moved(
         Rows as cells.
     steps, lacking
         Of all tables, as of `exchanged`.
+    alike
+        Whether values are those of rows that are alike, in more and smaller steps: where there are
+        tables beside these that are to stay as they are.
     """
     rows, lacking = np.asfortranarray(rows), lacking.copy()
     first, columns = steps
@@ -351,14 +378,18 @@ def moved(
         held = np.flatnonzero(step)
         parts = [(places[held], factors[held]) for places, factors in columns]
         own.append(((first[held], parts), step[held]))
-    for k in range(MOVES):
-        size = max(1, int(MOVED * len(rows) * (1 - k / MOVES)))
+    moves, share = (PAIR_MOVES, PAIR_MOVED) if alike else (MOVES, MOVED)
+    for k in range(moves):
+        size = max(1, int(share * len(rows) * (1 - k / moves)))
         for j in draw.permutation(rows.shape[1]):
             tables, step = own[j]
             if not len(step):
                 continue
             out = draw.choice(len(rows), min(TRIED * size, len(rows)), replace=False)
-            values = rows[draw.integers(len(rows), size=len(out)), j]
+            if alike:
+                values = alike_donors(model, rows, j, out, draw)
+            else:
+                values = rows[draw.integers(len(rows), size=len(out)), j]
             away = values - rows[out, j]
             gains = []
             together = max(1, AT_ONCE // len(step))
@@ -381,6 +412,24 @@ def moved(
             np.subtract.at(lacking, (old + step[:, None] * away[best]).reshape(-1), 1.0)
             rows[out[best], j] = values[best]
     return rows
+
+
+def alike_donors(
+    model: Model, rows: Integers, column: int, out: Integers, draw: np.random.Generator
+) -> Integers:
+    """Return values of a column for some rows, of rows that are like them in a column next to it.
+
+    So tables that nobody compares keep what the tree says of them, where values of any rows would
+    undo it.
+    """
+    around = model.neighbors(column)
+    if not around:
+        return np.asarray(rows[draw.integers(len(rows), size=len(out)), column])
+    other = rows[:, around[draw.integers(len(around))]]
+    order, sizes = np.argsort(other, kind="stable"), np.bincount(other)
+    first, own = np.cumsum(sizes) - sizes, other[out]
+    places = first[own] + (draw.random(len(out)) * sizes[own]).astype(np.intp)
+    return np.asarray(rows[order[places], column])
 
 
 def values_of_codes(axis: Axis, codes: Integers, draw: np.random.Generator, *, whole: bool) -> Any:
