@@ -452,6 +452,7 @@ MEASURED: tuple[Measured, ...] = (
         "data, peers",
     ),
     Measured("docs/synthesis.md", "| trained on |", "-m benchmarks.synthesis", "data"),
+    Measured("docs/torch.md", "| network, batch |", "benchmarks/networks.py", "peers"),
     Measured("docs/torch.md", "| library | epsilon 1 |", "benchmarks/images.py", "data, peers"),
     Measured("docs/torch.md", "| scheme | neighbours |", "the page's own code below", "PyTorch"),
 )
