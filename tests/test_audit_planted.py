@@ -393,7 +393,7 @@ def told_apart(monkeypatch, learner, targets, epsilon):
         (dp.SSP(WIDE, "y", norm=1.0), (-1.0, 1.0), 100.0, 0.9),
         (dp.AdaSSP(WIDE, "y", norm=1.0), (-1.0, 1.0), 100.0, 0.9),
         (dp.OutputPerturbation(WIDE, "y", ridge=1.0), ("no", "yes"), 200.0, 0.9),
-        (dp.DPFTRL(WIDE, "y", epochs=1), ("no", "yes"), 50.0, 0.65),
+        (dp.DPFTRL(WIDE, "y", epochs=1, learning_rate=4.0), ("no", "yes"), 50.0, 0.65),
     ],
     ids=["SSP", "AdaSSP", "output perturbation", "DP-FTRL"],
 )

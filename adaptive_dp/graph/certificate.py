@@ -952,6 +952,7 @@ STRUCTURE = frozenset(
         "part",
         "digest",
         # what is derived from the declared columns, which are listed with their data set
+        "balanced",
         "bounds",
         "by_unit",
         "declared",
