@@ -211,7 +211,7 @@ def test_laws(sigma: float, shift: int, size: int, at: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sigma", "shift", "times"), [(1.0, 1, 2), (1.0, 2, 4), (1.5, 1, 9), (3.3, 2, 30), (8.0, 3, 5)]
+    ("sigma", "shift", "times"), [(1.0, 1, 2), (1.0, 2, 4), (1.5, 1, 9), (3.3, 2, 12), (8.0, 3, 5)]
 )
 def test_sums_of_noises_are_bracketed_by_one(sigma: float, shift: int, times: int) -> None:
     """Against the masses of the sum, convolved as integers of 300 bits."""
