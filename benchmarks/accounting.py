@@ -852,7 +852,7 @@ def _timed(ask: Callable[[], Bounds], limit: float) -> tuple[Bounds | None, floa
     try:
         with limited(limit, of_processor=True):
             return ask(), time.process_time() - start
-    except _TooLong:
+    except TooLong:
         return None, time.process_time() - start
 
 
@@ -950,7 +950,7 @@ def _ending(ask: Callable[[], Any], limit: float, most: float) -> tuple[str, str
     try:
         with limited(limit, of_processor=True):
             found = ask()
-    except _TooLong:
+    except TooLong:
         return "stopped", ""
     except own.AccountingError as error:
         # brackets check themselves; whoever asked cannot know what the answer will be
@@ -1050,19 +1050,19 @@ _PROBABILITIES = ("delta", "point of the curve", "trade-off", "advantage", "erro
 # --- running
 
 
-class _TooLong(Exception):
+class TooLong(Exception):
     """A question ran past the limit."""
 
 
 @contextlib.contextmanager
 def limited(seconds: float, *, of_processor: bool = False) -> Iterator[None]:
-    """Raise `_TooLong` after so many seconds, where the system has an alarm."""
+    """Raise `TooLong` after so many seconds, where the system has an alarm."""
     if not hasattr(signal, "setitimer"):
         yield
         return
 
     def stop(*_: object) -> None:
-        raise _TooLong
+        raise TooLong
 
     clock = signal.ITIMER_PROF if of_processor else signal.ITIMER_REAL
     alarm = signal.SIGPROF if of_processor else signal.SIGALRM
@@ -1091,7 +1091,7 @@ def timed(case: str, name: str, run: Run, limit: float, repeats: int) -> Row:
                 result = run(1 + next(_REPEAT) * 1e-9 if i else 1.0)
                 seconds.append(time.perf_counter() - start)
                 value = result if i == 0 else value
-    except _TooLong:
+    except TooLong:
         if not seconds:
             return Row(case, name, note=f"more than {limit:g} s")
     except ModuleNotFoundError as missing:

@@ -23,11 +23,11 @@ import argparse
 import contextlib
 import json
 import math
-import signal
+import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ import numpy as np
 import accountants as own
 from accountants import losses
 from accountants.independent import check
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.accounting import TooLong, limited
 
 Rng = np.random.Generator
 
@@ -320,29 +324,6 @@ def question(seed: int, index: int, only: str = "") -> tuple[str, own.Term, floa
 # --- what is asked
 
 
-class _TooLong(Exception):
-    """A term ran past the limit."""
-
-
-@contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Raise `_TooLong` after so many seconds of processor time, where the system has an alarm."""
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-
-
 def brackets(term: own.Term, delta: float) -> dict[str, tuple[float, float]]:
     """Return the brackets of epsilon of all accountants that answer with a finite one."""
     found = {}
@@ -397,7 +378,11 @@ def asked(term: own.Term, delta: float, limit: float) -> dict[str, Any]:
     row: dict[str, Any] = {"term": document, "delta": delta}
     row["kinds"] = sorted(_kinds(json.loads(document)))
     try:
-        with _limited(limit), warnings.catch_warnings(), np.errstate(all="ignore"):
+        with (
+            limited(limit, of_processor=True),
+            warnings.catch_warnings(),
+            np.errstate(all="ignore"),
+        ):
             warnings.simplefilter("ignore")
             claims = brackets(term, delta)
             row["claims"], row["claimed"] = claims, time.process_time() - start
@@ -407,7 +392,7 @@ def asked(term: own.Term, delta: float, limit: float) -> dict[str, Any]:
             row["lower"] = _ends(document, delta, lows, upper=False)
     except own.InapplicableError as refusal:
         row["refused"] = str(refusal)
-    except _TooLong:
+    except TooLong:
         row["slow"] = True
     row["seconds"] = time.process_time() - start
     return row

@@ -172,13 +172,7 @@ def _compile(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
             if exchanged and not sampled.replaced:
                 _check_shifts([each for each, _, _ in members])
             body = _compile([(p, sampled, index + 1) for p, _, _ in members], counts)
-            amplified = operation.term(body, change)
-            if exchanged and isinstance(amplified, Sampled):
-                # a unit that leaves this part joins another: samples where one vanishes and samples
-                # where one appears are composed, for which the worse of both directions of all of
-                # them is not known to be enough. The pair of an exchange is symmetric, and above
-                amplified = ReplacedSample(amplified.part, amplified.rate)
-            parts.append(amplified)
+            parts.append(operation.term(body, exchanged=exchanged))
         else:
             parts.append(_partition_term([p for p, _, _ in members], change, index, counts))
     return parts[0] if len(parts) == 1 else Sequential(parts)

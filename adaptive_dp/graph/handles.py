@@ -991,17 +991,20 @@ class SampleOperation(Operation):
         """The probability with which a unit is in the sample."""
         raise NotImplementedError(f"{type(self).__name__} must define rate")
 
-    def term(self, body: Term, change: Change) -> Term:
+    def term(self, body: Term, *, exchanged: bool) -> Term:
         """Return what releases from the sample cost.
 
         Parameters
         ----------
         body
             What they cost where `change` arrives at them.
-        change
-            As it arrives at the sample.
+        exchanged
+            Whether neighbours exchange a unit. Then it may also leave the sampled part of a
+            partition for another: samples where one vanishes and samples where one appears are
+            composed, for which the worse of both directions of all of them is not known to be
+            enough. The pair of an exchange is symmetric, and above.
         """
-        return ReplacedSample(body, self.rate) if change.replaced else Sampled(body, self.rate)
+        return ReplacedSample(body, self.rate) if exchanged else Sampled(body, self.rate)
 
 
 class PartitionOperation(Operation):

@@ -437,7 +437,7 @@ class Table:
         The columns that have a value in every row, since missing ones were filled.
     units
         The public number of units that may have several rows each, where declared and still valid:
-        every operation that makes ``size`` None does so to this.
+        `uncounted` makes both None.
     """
 
     name: str
@@ -447,6 +447,15 @@ class Table:
     size: int | None = None
     complete: frozenset[str] = frozenset()
     units: int | None = None
+
+    @property
+    def public_units(self) -> int | None:
+        """The public number of units, however many rows each has; None where it is private."""
+        return self.size if self.units is None else self.units
+
+    def uncounted(self) -> Table:
+        """Return the table of some of the rows: how many units these have is private."""
+        return evolve(self, size=None, units=None)
 
     def interval(self, name: str) -> Interval:
         """Return the bounds of a column.

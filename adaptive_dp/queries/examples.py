@@ -576,7 +576,7 @@ class Phases(PartitionOperation):
             )
         examples: ExamplesDomain = inputs[0]
         # the size of a phase is random, and it depends on the private number of units
-        part = evolve(examples, table=evolve(examples.table, size=None, units=None))
+        part = evolve(examples, table=examples.table.uncounted())
         return PhasesDomain(tuple(range(1, len(self.shares) + 1)), part)
 
     def change(self, change: Change) -> Change:

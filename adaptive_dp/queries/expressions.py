@@ -1085,7 +1085,7 @@ class Where(Operation):
                 f"reads {len(inputs) - 1}"
             )
         complete = inputs[0].complete | surely_present(self.condition)
-        return evolve(inputs[0], size=None, units=None, complete=complete)
+        return evolve(inputs[0].uncounted(), complete=complete)
 
     def change(self, change: Change) -> Change:
         """Return the change without `fixed`: a unit may lose rows to the filter."""

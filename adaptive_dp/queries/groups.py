@@ -379,7 +379,7 @@ class GroupBy(Operation):
             bins(name, keys.values) if isinstance(keys, Edges) else keys.values
             for name, keys in zip(self.by, self._declared_keys, strict=True)
         )
-        return GroupedTable(evolve(table, size=None, units=None), self.by, Keys(axes))
+        return GroupedTable(table.uncounted(), self.by, Keys(axes))
 
     def _undeclared_keys(self, table: Table) -> UndeclaredKeys:
         """Return the domain of one column of str; of several the keys must be declared."""
@@ -395,7 +395,7 @@ class GroupBy(Operation):
                     f"keys can be left to the data for a column of str alone, and {name!r} is "
                     f"declared as {table.find(name)}; declare columns={{{name!r}: str}}"
                 )
-        return UndeclaredKeys(evolve(table, size=None, units=None), self.by[0])
+        return UndeclaredKeys(table.uncounted(), self.by[0])
 
     def change(self, change: Change) -> Change:
         """Return the change without `fixed`: a unit may have rows in no cell."""

@@ -99,7 +99,7 @@ class Partition(PartitionOperation):
             keys = Categories(self.keys or ()).values
             refuse_unknown_keys(self.by, declared, keys)
         # how many units lie in a part is private even where the total is public
-        return Parts(evolve(table, size=None, units=None), keys, self.whole_units)
+        return Parts(table.uncounted(), keys, self.whole_units)
 
     def change(self, change: Change) -> Change:
         """Return the change as it is; the accountant enumerates the part that it is in."""
@@ -677,7 +677,8 @@ class Filter(Operation):
                 "a filter compares with a constant or with a released value, not both"
             )
         # a missing value meets none
-        return evolve(inputs[0], size=None, units=None, complete=inputs[0].complete | {self.column})
+        table: Table = inputs[0]
+        return evolve(table.uncounted(), complete=table.complete | {self.column})
 
     def change(self, change: Change) -> Change:
         """Return the change without `fixed`: a unit may lose rows to the filter."""
@@ -736,7 +737,7 @@ class Sample(SampleOperation):
                 f"sample: {inputs[0].name!r} has replace_one neighbours, for which Poisson "
                 "amplification is not proven here; declare neighbors='add_remove' or 'zero_out'"
             )
-        return evolve(inputs[0], size=None, units=None)
+        return inputs[0].uncounted()
 
     def change(self, change: Change) -> Change:
         """Return the change of a unit in the sample, without `fixed`: units may be left out."""

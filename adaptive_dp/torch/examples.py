@@ -357,7 +357,7 @@ class SampleNetworkRows(Sample):
     def domain(self, inputs: Sequence[Any]) -> NetworkRowsDomain:
         """Return the rows, their number no longer public."""
         rows: NetworkRowsDomain = inputs[0]
-        return evolve(rows, table=evolve(rows.table, size=None, units=None))
+        return evolve(rows, table=rows.table.uncounted())
 
     def change(self, change: Change) -> Change:
         """Return the change of a unit that is in the sample, or is not."""
@@ -427,10 +427,8 @@ class FixedSizeNetworkRows(SampleOperation):
         """Return the sizes."""
         return f"sample of {self.size:,} of {self.of:,}"
 
-    def term(self, body: Term, change: Change) -> Term:
+    def term(self, body: Term, *, exchanged: bool) -> Term:
         """Return the body's term, amplified; see the class docstring."""
-        if not change.replaced:  # as in a part, which has no public number of units
-            raise DeclarationError("a sample of a fixed size is of units that are exchanged")
         return Subset(body, self.size, self.of)
 
     def domain(self, inputs: Sequence[Any]) -> NetworkRowsDomain:
@@ -442,10 +440,12 @@ class FixedSizeNetworkRows(SampleOperation):
                 f"a sample of a fixed size is of all units of {rows.table.name!r}: {units:,} are "
                 f"declared, got {self.of:,}"
             )
-        return evolve(rows, table=evolve(rows.table, size=None, units=None))
+        return evolve(rows, table=rows.table.uncounted())
 
     def change(self, change: Change) -> Change:
         """Return the change of a unit in the sample, without `fixed`: units may be left out."""
+        if not change.replaced:  # as in a part, which has no public number of units
+            raise DeclarationError("a sample of a fixed size is of units that are exchanged")
         return evolve(change, fixed=False)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkRows:
@@ -470,7 +470,7 @@ def exchanged_units(table: Table) -> int:
             f"{table.name!r} has {table.neighbors} neighbours; leave out sampling='fixed_size', "
             "for Poisson samples, or declare neighbors='replace_one' and size=..."
         )
-    found = table.size if table.units is None else table.units
+    found = table.public_units
     if found is None:
         raise NeighborError(
             f"samples of a fixed size need a public number of units, and that of {table.name!r} is "

@@ -1375,7 +1375,7 @@ class Training(Learner[NetworkParameters]):
             return float(fixed_size(rate, exchanged_units(table)))
         if self.batch_size is not None:
             return float(self.batch_size * (rate / self.rates[0]))
-        units = table.size if table.units is None else table.units
+        units = table.public_units
         return None if units is None else float(units * rate)
 
     @property
