@@ -120,10 +120,14 @@ FUNCTIONS: Mapping[str, str] = {
         "adaptive_dp.learning.objective_perturbation:concatenate"
     ),
     "output_perturbation.divide/1": "adaptive_dp.learning.output_perturbation:divide_by_ridge",
+    "output_perturbation.game_ridge/1": "adaptive_dp.learning.output_perturbation:ridge_of_game",
     "output_perturbation.projection/1": (
         "adaptive_dp.learning.output_perturbation:project_onto_ball"
     ),
     "output_perturbation.ridge/1": "adaptive_dp.learning.output_perturbation:balanced_ridge",
+    "output_perturbation.times_movement/1": (
+        "adaptive_dp.learning.output_perturbation:times_movement"
+    ),
     "pate.check_points/1": "adaptive_dp.pate.ballots:check_points",
     "pate.check_probabilities/1": "adaptive_dp.pate.ballots:check_probabilities",
     "pate.known_answers/1": "adaptive_dp.pate.ballots:known_answers",

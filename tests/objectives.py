@@ -256,3 +256,116 @@ class Game:
         if self.nu > 0:  # the best y is slope / nu away
             return float(slope @ slope) / (2 * self.nu) * (1 + 1e-12)
         return float(slope.max() - slope @ y) + 1e-14 * float(np.abs(slope).max())
+
+
+REACH = 4.0
+"""How far from 0 margins of `Moved` may be for its dual variables to be exact."""
+
+
+@frozen(eq=False)
+class Moved:
+    """Logistic losses of rows that an adversary moves by up to rho: convex-concave by duality.
+
+    ``log(1 + e^z) = max_a a z + H(a)``, H the entropy; the worst z is ``rho d(x) - label row . x``,
+    with ``d(x) = sqrt(|x|^2 + s^2)``. Each row has an a of its own, within a range that is public.
+    """
+
+    rows: Floats
+    """Times their labels, shape (n, p)."""
+    ridge: float
+    rho: float = 0.1
+    smoothing: float = 0.05
+
+    least = 1 / (1 + math.exp(REACH))
+    adversary = property(lambda self: len(self.rows))
+
+    @property
+    def smoothness(self) -> float:
+        n = len(self.rows)
+        of_x = self.ridge + n * self.rho / self.smoothing
+        of_a = 1 / (self.least * (1 - self.least))
+        return of_x + of_a + (1 + self.rho) * math.sqrt(n)
+
+    def distance(self, x: Floats) -> float:
+        return math.hypot(float(np.linalg.norm(x)), self.smoothing)
+
+    def scores(self, x: Floats) -> Floats:
+        return self.rho * self.distance(x) - self.rows @ x
+
+    def against(self, y: Floats) -> Any:
+        return MovedBy(self, y)
+
+    def ascent(self, x: Floats, y: Floats) -> Floats:
+        return self.scores(x) + np.log1p(-y) - np.log(y)
+
+    def project(self, y: Floats) -> Floats:
+        return np.clip(y, self.least, 1 - self.least)
+
+    def rise(self, x: Floats, y: Floats) -> float:
+        z = self.scores(x)
+        rise = np.logaddexp(0, z) - (y * z + entropy(y))
+        return float(rise.clip(0).sum()) + 1e-13 * len(z) * (1 + np.abs(z).max(initial=0))
+
+
+def entropy(a: Floats) -> Floats:
+    return -(a * np.log(a) + (1 - a) * np.log1p(-a))
+
+
+@frozen(eq=False)
+class MovedBy:
+    """The learner's objective at given dual variables."""
+
+    game: Moved
+    a: Floats
+
+    width = property(lambda self: self.game.rows.shape[1])
+    parts = property(lambda self: len(self.a))
+    strong_convexity = property(lambda self: self.game.ridge)
+    lipschitz = property(lambda self: math.inf)
+
+    @property
+    def smoothness(self) -> float:
+        return self.game.ridge + len(self.a) * self.game.rho / self.game.smoothing
+
+    def value(self, w: Floats) -> float:
+        losses = self.a @ self.game.scores(w) + entropy(self.a).sum()
+        return float(losses + self.game.ridge / 2 * w @ w)
+
+    def gradient(self, w: Floats) -> Floats:
+        g = self.game
+        return self.a.sum() * g.rho * w / g.distance(w) - self.a @ g.rows + g.ridge * w
+
+    def rounding(self, w: Floats) -> float:
+        size = 2 * len(self.a) + self.game.ridge * float(np.linalg.norm(w))
+        return size * (len(self.a) + 16) * 2.0**-52
+
+    def part(self, chosen: Any, w: Floats) -> Floats:
+        raise NotImplementedError
+
+    def project(self, w: Floats) -> Floats:
+        return w
+
+    def projection_error(self, w: Floats) -> float:
+        return 0.0
+
+
+def moved_rows(x: Floats, labels: Floats, ridge: float) -> Moved:
+    """A game for `adaptive_dp.erm.Game`: of slope 1.1 for rows of norm 1."""
+    return Moved(x * labels[:, None], ridge)
+
+
+def best_of_moved(game: Moved) -> tuple[Floats, Floats]:
+    """An optimizer of it: over x alone, at the best answers."""
+
+    def answers(w: Floats) -> Floats:
+        return 1 / (1 + np.exp(-game.scores(w)))
+
+    def worst(w: Floats) -> float:
+        return float(np.logaddexp(0, game.scores(w)).sum() + game.ridge / 2 * w @ w)
+
+    def slope(w: Floats) -> Floats:
+        return np.asarray(game.against(answers(w)).gradient(w))
+
+    start = np.zeros(game.rows.shape[1])
+    w = optimize.minimize(worst, start, jac=slope, method="BFGS", tol=1e-9).x
+    return w, answers(w)

@@ -12,6 +12,7 @@ from attrs import evolve
 from objectives import Game
 
 import adaptive_dp as dp
+from adaptive_dp import erm
 from adaptive_dp.erm import Logistic, Network, Weighted
 from adaptive_dp.mechanisms.sparse_vector import online_answer, online_run
 
@@ -578,8 +579,12 @@ def minimizers() -> dp.Pipeline:
     fits = {k: examples.minimizer(Logistic(), **v).release(noise) for k, v in kinds.items()}
     learner = dp.OutputPerturbation(["x", "region"], "z", noise="norm")
     fits["learned"] = table.solve(learner, epsilon=1.0)
-    constants = {"slope": 1.5, "shift": 1.0, "strong_convexity": 1.0, "strong_concavity": 1.0}
-    game = examples.saddle_point(tied, width=5, gap=1e-4, **constants)
+    constants = {"slope": 1.5, "shift": 1.0, "strong_concavity": 1.0}
+    game = examples.saddle_point(
+        erm.Game(tied, **constants), ridge=3.0, tolerance=0.01, optimizer=nowhere
+    )
+    played = dp.OutputPerturbation(["x", "region"], "z", game=erm.Game(tied, **constants))
+    fits["played"] = table.solve(played, epsilon=1.0, delta=1e-6)
     start = dp.public([0.0] * 5)
     bound = {"failure": 1e-8, "reach": 1.001}
     least = examples.least_curvature(Logistic(), start).release(dp.LowerBound(5.0, **bound))
@@ -590,9 +595,9 @@ def minimizers() -> dp.Pipeline:
     return dp.Pipeline(**fits, game=game.release(noise))
 
 
-def tied(x: np.ndarray, y: np.ndarray) -> Game:
+def tied(x: np.ndarray, y: np.ndarray, ridge: float) -> Game:
     """A game that is bilinear but for the squares of both players."""
-    return Game(np.ones((x.shape[1], 1)), x.sum(axis=0), -y.sum(keepdims=True), 1.0, 1.0)
+    return Game(np.ones((x.shape[1], 1)), x.sum(axis=0), -y.sum(keepdims=True), ridge, 1.0)
 
 
 def nowhere(objective: Any) -> np.ndarray:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from objectives import moved_rows
+from plans import tied
 
 import adaptive_dp as dp
+from adaptive_dp import erm
 from adaptive_dp.learning.auto import Constant
 
 LEARNERS = [
@@ -64,6 +67,9 @@ ALL = [
     dp.OPS(AB, "y"),
     dp.OutputPerturbation(AB, "y"),
     dp.OutputPerturbation(AB, "c", noise="norm"),
+    dp.OutputPerturbation(["a"], "c", game=erm.Game(moved_rows, slope=1.1)),
+    dp.OutputPerturbation(["b"], "c", noise="norm", ridge=3.0, game=erm.Game(moved_rows, 1.1)),
+    dp.OutputPerturbation(AB, "y", game=erm.Game(tied, slope=1.0, shift=1.0, strong_concavity=1.0)),
     dp.ObjectivePerturbation(AB, "c"),
     dp.ObjectivePerturbation(AB, "k"),
     dp.NoisyGradientDescent(AB, "c"),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from attrs import field, frozen
-from objectives import Game, Model, Odds, random_model
+from objectives import Game, Model, Odds, Sloped, best_of_moved, moved_rows, random_model
 from scipy import optimize
 
 import adaptive_dp as dp
+from adaptive_dp import erm
 from adaptive_dp.data import grid, make_examples
 from adaptive_dp.erm import (
     Everywhere,
@@ -248,29 +250,23 @@ def test_no_bound_without_strong_concavity() -> None:
     assert moved == pytest.approx([0.5, 5.0, 50.0])
 
 
-def of_rows(x: Floats, y: Floats) -> Game:
-    """``|w|^2 / 2 + w_1 v - v^2 / 2``, and ``<x, w> + label v`` for each row."""
+def of_rows(x: Floats, y: Floats, ridge: float) -> Game:
+    """``ridge |w|^2 / 2 + w_1 v - v^2 / 2``, and ``<x, w> + label v`` for each row."""
     tie = np.array([[1.0], [0.0]])
-    return Game(tie, x.sum(axis=0), -y.sum(keepdims=True), 1.0, 1.0)
+    return Game(tie, x.sum(axis=0), -y.sum(keepdims=True), ridge, 1.0)
 
 
-def fails(x: Floats, y: Floats) -> Game:
-    raise ValueError(f"{x[0, 0]}")
+def declared(g: Any = of_rows, **more: Any) -> erm.Game:
+    return erm.Game(g, **{"slope": 1.0, "shift": 1.0, "strong_concavity": 1.0, **more})
 
 
-def flat(x: Floats, y: Floats) -> Game:
-    return Game(np.eye(2), np.zeros(2), np.zeros(2), 0.5, 1.0)
-
-
-def wide(x: Floats, y: Floats) -> Game:
-    return Game(np.eye(3), np.zeros(3), np.zeros(3), 1.0, 1.0)
-
-
-def saddle_query(g: Any = of_rows, **more: Any) -> Any:
+def row_handle() -> Any:
     table = dp.dataset("t", columns={"u": (-1.0, 1.0), "v": (-1.0, 1.0), "s": ["N", "P"]})
-    rows = table.examples(["u", "v"], "s", norm=1.0, intercept=False)
-    constants = dict.fromkeys(("slope", "shift", "strong_convexity", "strong_concavity"), 1.0)
-    return rows.saddle_point(g, **{"width": 2, "gap": 1e-6, **constants, **more})
+    return table.examples(["u", "v"], "s", norm=1.0, intercept=False)
+
+
+def saddle_query(**more: Any) -> Any:
+    return row_handle().saddle_point(declared(), **{"ridge": 1.0, **more})
 
 
 def test_neighbours_of_a_small_universe() -> None:
@@ -286,14 +282,14 @@ def test_neighbours_of_a_small_universe() -> None:
 
     operation = query.operation
     bound = operation.sensitivity(None, Change(False, 1, False), 2)
-    slack = 2 * math.sqrt(2 * 1e-6)
+    slack = 2e-3 * saddle_sensitivity(1.0, 1.0, 1.0, 1.0)
     assert bound == pytest.approx(saddle_sensitivity(1.0, 1.0, 1.0, 1.0) + slack, rel=1e-6)
     farthest = 0.0
     for first in [[], *([row] for row in universe)]:
         before = solved(first)
         x = np.array([row[:2] for row in first]).reshape(-1, 2)
         y = np.array([1.0 if row[2] == "P" else -1.0 for row in first])
-        assert np.linalg.norm(before - learners_part(of_rows(x, y))) <= slack / 2 + 1e-5
+        assert np.linalg.norm(before - learners_part(of_rows(x, y, 1.0))) <= slack / 2 + 1e-5
         for row in universe:
             farthest = max(farthest, float(np.linalg.norm(solved([*first, row]) - before)))
     assert 0.7 * bound < farthest <= bound
@@ -303,36 +299,167 @@ def test_a_saddle_point_is_certified_with_its_gap_named() -> None:
     plan = dp.Pipeline(w=saddle_query().release(dp.Gaussian(sigma=5.0)))
     certificate = plan.certify(delta=1e-6)
     (sentence,) = [s for s in certificate.assumptions if "of_rows" in s]
-    assert "within the gap 1e-06" in sentence
-    wider = dp.Pipeline(w=saddle_query(gap=0.1).release(dp.Gaussian(sigma=5.0)))
+    # ridge / 2 (t G)^2, G the sensitivity
+    gap = (1e-3 * saddle_sensitivity(1.0, 1.0, 1.0, 1.0)) ** 2 / 2
+    assert f"within the gap {gap:.3g}" in sentence
+    wider = dp.Pipeline(w=saddle_query(tolerance=0.1).release(dp.Gaussian(sigma=5.0)))
     assert wider.certify(delta=1e-6).epsilon > certificate.epsilon
     assert 0 < certificate.epsilon < 2
+
+
+def test_with_a_released_ridge_the_value_is_in_units_of_what_a_row_moves() -> None:
+    """Neighbours of a small universe at any ridge: the sensitivity does not depend on it."""
+    operation = row_handle().saddle_point(declared(), ridge=dp.public(1.0)).operation
+    assert operation.sensitivity(None, Change(False, 1, False), 2) == pytest.approx(1.002, 1e-5)
+    draw = np.random.default_rng(3)
+    for ridge in (2.0**-10, 0.3, 40.0):
+        g = saddle_sensitivity(1.0, 1.0, ridge, 1.0)
+        for n in (0, 1, 4):
+            x, y = draw.normal(size=(n + 1, 2)), draw.choice([-1.0, 1.0], n + 1)
+            x /= np.linalg.norm(x, axis=1)[:, None]
+            values = [operation.run([make_rows(x[:k], y[:k]), ridge], STREAM) for k in (n, n + 1)]
+            exact = learners_part(of_rows(x, y, ridge)) / g
+            assert np.linalg.norm(values[1] - exact) <= 1.1e-3
+            assert np.linalg.norm(values[1] - values[0]) <= 1.002
+
+
+# Games that are not as declared: on rows made up, when they are declared.
+
+
+def fails(x: Floats, y: Floats, ridge: float) -> Game:
+    raise KeyError("key")
+
+
+def flat(x: Floats, y: Floats, ridge: float) -> Game:
+    return Game(np.eye(2), np.zeros(2), np.zeros(2), ridge / 2, 1.0)
+
+
+def wide(x: Floats, y: Floats, ridge: float) -> Game:
+    p = 2 + (len(x) > 2)
+    return Game(np.eye(p), np.zeros(p), np.zeros(p), ridge, 1.0)
+
+
+def means(x: Floats, y: Floats, ridge: float) -> Game:
+    """Rows as long as the declared slope twice over."""
+    return Game(np.ones((2, 1)), 2 * x.sum(axis=0), -y.sum(keepdims=True), ridge, 1.0)
+
+
+def pulls(x: Floats, y: Floats, ridge: float) -> Game:
+    return Game(np.ones((2, 1)), x.sum(axis=0), -2 * y.sum(keepdims=True), ridge, 1.0)
+
+
+def flatter(x: Floats, y: Floats, ridge: float) -> Game:
+    return Game(np.ones((2, 1)), x.sum(axis=0), -y.sum(keepdims=True), ridge, 0.5)
+
+
+@frozen(eq=False)
+class Bent(Game):
+    """An objective that is concave along the first coordinate, whatever it says."""
+
+    def against(self, y: Floats) -> Any:
+        return BentAgainst(self.b + self.A @ y, self.mu)
+
+
+class BentAgainst(Sloped):
+    def value(self, w: Floats) -> float:
+        return super().value(w) - self.strong_convexity * float(w[0] ** 2)
+
+    def gradient(self, w: Floats) -> Floats:
+        return super().gradient(w) - 2 * self.strong_convexity * w * np.array([1.0, 0.0])
+
+
+def bent(x: Floats, y: Floats, ridge: float) -> Game:
+    return Bent(np.ones((2, 1)), x.sum(axis=0), -y.sum(keepdims=True), ridge, 1.0)
+
+
+class Proud(Game):
+    def rise(self, x: Floats, y: Floats) -> float:
+        return 0.0
+
+
+def proud(x: Floats, y: Floats, ridge: float) -> Game:
+    return Proud(np.ones((2, 1)), x.sum(axis=0), -y.sum(keepdims=True), ridge, 1.0)
+
+
+class Rough(Game):
+    smoothness = property(lambda self: 1e-3)
+
+
+def rough(x: Floats, y: Floats, ridge: float) -> Game:
+    return Rough(np.full((2, 1), 5.0), x.sum(axis=0), -y.sum(keepdims=True), ridge, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("g", "words"),
+    [
+        (fails, "KeyError"),
+        (flat, "strong convexity"),
+        (wide, "width|shape|operands|mismatch"),
+        (means, "gradient by x has norm 2, and its slope is 1"),
+        (pulls, "gradient by y has norm 2, and its shift is 1"),
+        (flatter, "in y it is not as concave"),
+        (bent, "in x it is not as convex"),
+        (proud, "rise"),
+        (rough, "smoothness"),
+    ],
+    ids=lambda v: v.__name__ if callable(v) else "",
+)
+def test_a_game_that_is_not_as_declared_is_refused(g: Any, words: str) -> None:
+    with pytest.raises(dp.DeclarationError, match=words):
+        row_handle().saddle_point(declared(g), ridge=1.0)
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"strong_concavity": 0.0}, "strongly concave"),
-        ({"strong_convexity": 0.0}, "strongly convex"),
-        ({"strong_convexity": math.nan}, "constant"),
+        ({"strong_concavity": 0.0}, "strong_concavity"),
+        ({"strong_concavity": None}, "strong_concavity must be given"),
+        ({"slope": math.nan}, "slope"),
         ({"slope": 0.0}, "slope"),
         ({"shift": -1.0}, "shift"),
-        ({"gap": 0.0}, "gap"),
-        ({"gap": 1e-20}, "millionth"),
-        ({"width": 0}, "width"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=str,
+)
+def test_a_game_of_impossible_constants_is_refused(more: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        declared(**more)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"ridge": 0.0}, "ridge"), ({"tolerance": 0.0}, "tolerance"), ({"tolerance": 2.0}, "toler")],
+    ids=str,
 )
 def test_what_the_theorem_does_not_cover_is_refused(more: Any, words: str) -> None:
     with pytest.raises(dp.DeclarationError, match=words):
         dp.Pipeline(w=saddle_query(**more).release(dp.Gaussian(sigma=1.0)))
+    with pytest.raises(dp.DeclarationError, match="Game"):
+        row_handle().saddle_point(of_rows, ridge=1.0)
 
 
-@pytest.mark.parametrize("g", [fails, flat, wide])
-def test_a_game_that_is_not_as_declared_fails_without_a_number(g: Any) -> None:
-    rows = [make_rows()]
-    with pytest.raises(dp.RunError, match=g.__name__) as caught:
-        saddle_query(g).operation.run(rows, STREAM)
+def treacherous(kind: Any) -> Any:
+    """A game that is as declared on the rows made up, and another on the rows of `make_rows`."""
+
+    def game(x: Floats, y: Floats, ridge: float) -> Game:
+        private = bool(len(x)) and abs(x[0, 0]) < 0.2
+        return kind(x, y, ridge) if private else of_rows(x, y, ridge)
+
+    return game
+
+
+def loud(x: Floats, y: Floats, ridge: float) -> Game:
+    raise ValueError(f"{x[0, 0]}")
+
+
+def three(x: Floats, y: Floats, ridge: float) -> Game:
+    return Game(np.eye(3), np.zeros(3), np.zeros(3), ridge, 1.0)
+
+
+@pytest.mark.parametrize("kind", [loud, flat, three], ids=lambda v: v.__name__)
+def test_a_game_that_fails_on_the_data_fails_without_a_number(kind: Any) -> None:
+    query = row_handle().saddle_point(declared(treacherous(kind)), ridge=1.0)
+    with pytest.raises(dp.RunError, match="game") as caught:
+        query.operation.run([make_rows()], STREAM)
     assert "0.123" not in str(caught.value)
     assert caught.value.__context__ is None  # the game's exception holds a row
 
@@ -348,9 +475,10 @@ def test_a_gap_that_is_not_reached_fails_without_a_number(monkeypatch: Any) -> N
     assert caught.value.__context__ is None
 
 
-def make_rows() -> Any:
-    steps, unit = grid.ball(np.array([[0.1234567, 0.5]]), 1.0)
-    return make_examples(steps.astype(np.float32), unit, np.ones(1), 1.0, np.arange(1))
+def make_rows(x: Any = ((0.1234567, 0.5),), y: Any = (1.0,)) -> Any:
+    steps, unit = grid.ball(np.array(x, dtype=float).reshape(-1, 2), 1.0)
+    labels = np.array(y, dtype=float)
+    return make_examples(steps.astype(np.float32), unit, labels, 1.0, np.arange(len(labels)))
 
 
 def test_a_saved_plan_is_the_same() -> None:
@@ -360,3 +488,107 @@ def test_a_saved_plan_is_the_same() -> None:
     assert again.certify(delta=1e-6).epsilon == plan.certify(delta=1e-6).epsilon
     ours, theirs = (p.simulate(seed=1, t=data)["w"] for p in (plan, again))
     assert np.array_equal(ours, theirs)
+
+
+# A learner of games: each row's own adversary, whose worst loss has a closed form.
+
+RICH = {"a": (-1.0, 1.0), "b": (0.0, 2.0), "rich": ["no", "yes"]}
+
+
+def moved_game() -> erm.Game:
+    return erm.Game(moved_rows, slope=1.1)
+
+
+def frame(n: int, seed: int = 0) -> Any:
+    draw = np.random.default_rng(seed)
+    a, b = draw.uniform(-1, 1, n), draw.uniform(0, 2, n)
+    rich = np.where(a + b + 0.3 * draw.normal(size=n) > 1, "yes", "no")
+    return {"a": a, "b": b, "rich": rich.astype(object)}
+
+
+def test_a_row_with_an_adversary_of_its_own_moves_the_learner_by_no_more_than_a_loss() -> None:
+    """Against the minimizers of worst losses, of which the bound is nearly attained."""
+    draw, ridge, farthest = np.random.default_rng(4), 8.0, 0.0
+    for n in (0, 1, 5):
+        for _ in range(20):
+            x = draw.normal(size=(n + 1, 2))
+            x /= np.linalg.norm(x, axis=1)[:, None]
+            y = draw.choice([-1.0, 1.0], n + 1)
+            if n:  # rows that the learner has wrong are the ones that pull
+                x[-1], y[-1] = x[:-1].T @ y[:-1], -1.0
+                x[-1] /= max(float(np.linalg.norm(x[-1])), 1e-9)
+            ends = [best_of_moved(moved_rows(x[:k], y[:k], ridge))[0] for k in (n, n + 1)]
+            farthest = max(farthest, float(np.linalg.norm(ends[1] - ends[0])))
+    bound = moved_game().moves(ridge)
+    assert bound == pytest.approx(1.1 / ridge)
+    assert 0.4 * bound < farthest <= bound
+
+
+@pytest.mark.parametrize("optimizer", [None, best_of_moved], ids=["ours", "own"])
+def test_a_game_is_learned_as_its_closed_form_is(optimizer: Any) -> None:
+    """At next to no noise, against the adversary in closed form: the same model and noise."""
+    table, rows = dp.dataset("t", columns=RICH), frame(12)
+    pair, ridge = (["a", "b"], "rich"), 2.0
+    game = dp.OutputPerturbation(*pair, game=moved_game(), ridge=ridge, optimizer=optimizer)
+    closed = dp.OutputPerturbation(*pair, adversary=0.1, ridge=ridge)
+    plans = [
+        dp.Pipeline(model=table.solve(learner, epsilon=1e5, delta=1e-6)).with_delta(1e-6)
+        for learner in (game, closed)
+    ]
+    played, exact = (plan.simulate(seed=1, t=rows)["model"] for plan in plans)
+    # both are within a thousandth of what a row moves; the kink is rounded off differently
+    assert played == pytest.approx(exact, abs=5e-3)
+    free = [
+        dp.Pipeline(model=table.solve(each, epsilon=1.0, delta=1e-6)) for each in (game, closed)
+    ]
+    sigmas = [re.search(r"sigma=([\d.]+)", str(plan)) for plan in free]
+    assert sigmas[0][1] == sigmas[1][1]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "norm"])
+def test_a_game_is_learned_by_default(noise: Any) -> None:
+    table, rows = dp.dataset("t", columns=RICH), frame(3_000)
+    learner = dp.OutputPerturbation(
+        ["a", "b"], "rich", game=moved_game(), optimizer=best_of_moved, noise=noise
+    )
+    delta = 0.0 if noise == "norm" else 1e-6
+    plan = dp.Pipeline(model=table.solve(learner, epsilon=2.0, delta=delta)).with_delta(delta)
+    certificate = plan.certify()
+    assert 0.995 <= certificate.epsilon / 2 <= 1
+    assert any("the gap ridge / 2" in sentence for sentence in certificate.assumptions)
+    said = dp.predict(plan.simulate(seed=1, t=rows)["model"], rows, classes=["no", "yes"])
+    assert np.mean(said == rows["rich"]) > 0.85
+
+
+def test_a_lying_optimizer_is_not_believed() -> None:
+    def lying(game: Any) -> Any:
+        game.rows[:] = 0.0  # a copy of its own
+        return np.full(3, 7.0), np.full(len(game.rows), 0.5)
+
+    table, rows = dp.dataset("t", columns=RICH), frame(6)
+    pair, models = (["a", "b"], "rich"), []
+    for optimizer in (None, lying):
+        learner = dp.OutputPerturbation(*pair, game=moved_game(), ridge=4.0, optimizer=optimizer)
+        plan = dp.Pipeline(model=table.solve(learner, epsilon=1e5, delta=1e-6)).with_delta(1e-6)
+        models.append(plan.simulate(seed=1, t=rows)["model"])
+    # another plan, so its noise is drawn anew, of sigma 2e-3
+    assert models[0] == pytest.approx(models[1], abs=2e-2)
+
+
+def test_learners_of_games_refuse_what_is_not_theirs() -> None:
+    pair, game = (["a", "b"], "rich"), moved_game()
+    for more in ({"radius": 1.0}, {"adversary": 0.1}, {"loss": dp.Logistic()}):
+        with pytest.raises(dp.DeclarationError, match=next(iter(more))):
+            dp.OutputPerturbation(*pair, game=game, **more)
+    with pytest.raises(dp.DeclarationError, match="class_weight"):
+        dp.OutputPerturbation(*pair, game=game, class_weight="balanced")
+    with pytest.raises(TypeError, match="Game"):
+        dp.OutputPerturbation(*pair, game=moved_rows)  # type: ignore[arg-type]
+    narrow = erm.Game(of_first_two, slope=1.0, shift=1.0, strong_concavity=1.0)
+    table = dp.dataset("t", columns=RICH)
+    with pytest.raises(dp.DeclarationError, match="returns 3 coefficients.*learner has 2"):
+        table.solve(dp.OutputPerturbation(*pair, game=narrow), epsilon=1.0, delta=1e-6)
+
+
+def of_first_two(x: Floats, y: Floats, ridge: float) -> Game:
+    return of_rows(x[:, :2], y, ridge)

@@ -25,9 +25,11 @@ from adaptive_dp.erm.losses import (
     ZeroOne,
 )
 from adaptive_dp.erm.minimax import (
+    Game,
     Near,
     Saddle,
     certify_saddle,
+    check_game,
     minimax,
     saddle_sensitivity,
     weights,
@@ -59,6 +61,7 @@ __all__ = [
     "Ellipsoid",
     "Everywhere",
     "Extended",
+    "Game",
     "Gapped",
     "GeneralizedLinear",
     "GeneralizedLinearCount",
@@ -91,6 +94,7 @@ __all__ = [
     "averaged_descent",
     "certify",
     "certify_saddle",
+    "check_game",
     "gradient_descent",
     "katyusha",
     "lbfgs",

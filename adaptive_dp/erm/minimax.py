@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from attrs import frozen
+from attrs import Attribute, field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.erm.objective import (
@@ -47,7 +48,10 @@ class Saddle(Protocol):
         ...
 
     def against(self, y: Floats) -> Objective:
-        """Return ``f(., y)`` as an objective, whose constants hold for every y."""
+        """Return ``f(., y)`` as an objective, whose constants hold for every y.
+
+        What depends on y only may be left out.
+        """
         ...
 
     def ascent(self, x: Floats, y: Floats) -> Floats:
@@ -61,6 +65,67 @@ class Saddle(Protocol):
     def rise(self, x: Floats, y: Floats) -> float:
         """Return an upper bound of ``max f(x, .) - f(x, y)``, rounding included."""
         ...
+
+
+def _number(instance: object, attribute: Attribute[float], value: float) -> None:
+    least = 1e-12 if attribute.name != "shift" else 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 1e12:
+        raise ValueError(f"Game.{attribute.name} must be in [{least:g}, 1e12], got {value!r}")
+
+
+@frozen
+class Game:
+    """A game of your own for each data set, with what its author declares of it.
+
+    The game is ``ridge / 2 |x|^2``, a term without data, and one for each row; convex in x and
+    concave in y. An adversary may have parameters for each row, which only that row's term reads:
+    how far a row can be moved, say. They cost nothing. What all terms may read is shared: weights
+    of groups, say. That must be strongly concave, and costs by how far a row's term can pull it.
+
+    Parameters
+    ----------
+    saddle
+        A function from rows, shape (n, p), each of norm at most R, their labels, shape (n,), and a
+        ridge, to a `Saddle`. It is called for no rows at all too.
+    slope
+        L, the largest norm of the gradient of a row's term by x, for every row, x and y.
+    shift
+        M, the largest norm of that by the part of y that rows share; 0 where they share none.
+    strong_concavity
+        nu, of the game without any row, in that part; None where they share none.
+
+    See Also
+    --------
+    check_game : Whether a game is so on rows made up.
+
+    Examples
+    --------
+    >>> def saddle(x, y, ridge):
+    ...     ...  # returns an `adaptive_dp.erm.Saddle`
+    >>> Game(saddle, slope=1.0).moves(ridge=50.0)  # how far one row moves x
+    0.02
+    """
+
+    saddle: Callable[[Floats, Floats, float], Saddle]
+    slope: float = field(validator=_number)
+    shift: float = field(default=0.0, validator=_number)
+    strong_concavity: float | None = field(default=None)
+
+    @strong_concavity.validator
+    def _needed(self, attribute: Attribute[float], value: float | None) -> None:
+        """Refuse a shared adversary whose strong concavity is not known."""
+        if value is not None:
+            _number(self, attribute, value)
+        elif self.shift:
+            raise ValueError(
+                "Game.strong_concavity must be given where shift is above 0: one row may turn an "
+                "adversary that rows share from one corner to another, and the learner with it. "
+                "Add a square of the adversary's parameters to the game"
+            )
+
+    def moves(self, ridge: float) -> float:
+        """Return the most by which a row that comes or goes moves the learner, in l2."""
+        return saddle_sensitivity(self.slope, self.shift, ridge, self.strong_concavity or 1.0)
 
 
 def weights(y: Floats) -> Floats:
@@ -215,8 +280,15 @@ def minimax(
 # ``(sqrt(mu) a, sqrt(nu) b)`` with 0 on its border and ``(L / sqrt(mu), M / sqrt(nu)) / 2`` as its
 # center; its largest first coordinate is that of the center and the radius together. QED
 #
+# Subgradients do as well as gradients: the operator of a convex-concave function is monotone.
 # Bilinear games attain it. Without strong concavity (nu = 0) no such bound holds: one row may turn
 # the adversary from one corner to another, and the learner moves with it.
+#
+# **A row's own adversary** costs nothing. Let the term be ``g(x, y, v)``, v in a compact convex set
+# of which only this row reads, g concave in (y, v). Then ``max_v g`` is convex in x and concave in
+# y, with slopes of at most L and M as every ``g(., ., v)`` has them, and the saddle's x is that of
+# the game in which it stands for g. With nothing shared M is 0, the bound ``L / mu``, and nu is not
+# needed: it is the minimizer's (`adaptive_dp.queries.minimizer`) for the sum of ``max_v g``.
 
 
 def saddle_sensitivity(
@@ -247,6 +319,139 @@ def saddle_sensitivity(
     ratio = math.sqrt(strong_convexity) / math.sqrt(strong_concavity)
     both = slope + math.hypot(slope, shift * ratio)
     return both / (2 * strong_convexity) * (1 + 2.0**-48)
+
+
+CHECKS = 20
+"""The pairs of points at which a game is compared with what is declared of it."""
+
+
+def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
+    """Return the number of the learner's parameters; refuse a game that is not as it is declared.
+
+    On no rows, one, all but the last, and all: the sizes, the convexity and concavity with the
+    gradients that it states, between points drawn at random, how far a row bends it, and that
+    `minimax` proves a solution. What passes may still be wrong elsewhere: it is no proof.
+
+    Parameters
+    ----------
+    game
+        What is declared.
+    x, labels
+        Rows made up, a few. The errors may show them, so they must not be private.
+    ridge
+        For these rows.
+
+    Raises
+    ------
+    ValueError
+        If the game is not as declared, in these points; an exception of its own goes through.
+
+    Examples
+    --------
+    >>> def saddle(x, y, ridge):
+    ...     raise TypeError("not written yet")
+    >>> check_game(Game(saddle, slope=1.0), np.eye(2), np.ones(2), 1.0)
+    Traceback (most recent call last):
+        ...
+    TypeError: not written yet
+    """
+    if not 0 < ridge < math.inf:
+        raise ValueError(f"a game needs a finite ridge above 0, got {ridge!r}")
+    draw, sizes = np.random.default_rng(0), (0, 1, len(x) - 1, len(x))
+    none, one, most, every = (game.saddle(x[:n].copy(), labels[:n].copy(), ridge) for n in sizes)
+    width = none.against(none.project(np.zeros(none.adversary))).width
+    for before, after, n in ((none, one, 1), (most, every, len(x))):
+        for _ in range(CHECKS):
+            size = 10.0 ** draw.uniform(-2, 1)
+            y, other = (after.project(size * draw.normal(size=after.adversary)) for _ in "12")
+            w, far = (after.against(y).project(size * draw.normal(size=width)) for _ in "12")
+            # an adversary with parameters of each row has more where there is one more
+            shared = before.adversary == after.adversary
+            nu = (game.strong_concavity or 0.0) if shared and game.shift else 0.0
+            wrong = _differs(after, width, (ridge, nu), (w, far), (y, other))
+            if not wrong and (shared or not before.adversary):
+                wrong = _bends(game, before, after, w, y)
+            if wrong:
+                raise ValueError(f"the game is not as declared, on {n} rows made up: {wrong}")
+    moves = game.moves(ridge)
+    try:
+        with np.errstate(all="ignore"):  # a search that diverges ends without a proof
+            ends = [minimax(each, 1e-2 * ridge * moves, rounds=500)[0].w for each in (most, every)]
+    except NotReached:
+        raise ValueError(
+            f"no solution of the game was proven on {len(x)} rows made up: its smoothness may be "
+            "too small, its rounding too large, or its adversary's rise too far above the truth"
+        ) from None
+    moved = float(np.linalg.norm(ends[1] - ends[0]))
+    if not moved <= moves * 1.021:
+        raise ValueError(
+            f"the game is not as declared: a row made up moves the learner by {moved:g}, which by "
+            f"its slope, shift and strong concavity is at most {moves:g}"
+        )
+    return width
+
+
+def _differs(
+    saddle: Saddle,
+    width: int,
+    curvatures: tuple[float, float],
+    learners: tuple[Floats, Floats],
+    adversaries: tuple[Floats, Floats],
+) -> str:
+    """Return in what a game differs from what is declared between two points, or nothing."""
+    (w, far), (y, other), (mu, nu) = learners, adversaries, curvatures
+    against = saddle.against(y)
+    slope, ascent = np.asarray(against.gradient(w)), np.asarray(saddle.ascent(w, y))
+    for what, found, wanted in (
+        ("the learner's width", (against.width,), (width,)),
+        ("the shape of the gradient by x", slope.shape, (width,)),
+        ("the shape of the gradient by y", ascent.shape, (saddle.adversary,)),
+    ):
+        if found != wanted:
+            return f"{what} is {found}, and must be {wanted}"
+    if not against.strong_convexity >= mu * (1 - 1e-12):
+        return (
+            f"its strong convexity is {against.strong_convexity:g}, and must be at least the ridge "
+            f"that the function is given, {mu:g}"
+        )
+    if not 0 < saddle.smoothness < math.inf:
+        return f"its smoothness is {saddle.smoothness:g}, and must be positive and finite"
+    here, there, answer = against.value(w), against.value(far), np.asarray(saddle.ascent(w, other))
+    if not np.isfinite([here, there, *slope, *ascent, *answer, against.rounding(w)]).all():
+        return "a value, a gradient or its rounding is not finite"
+    slack = 1e-9 * (abs(here) + abs(there))
+    # strong convexity: above the tangent, by mu / 2 |.|^2
+    square = mu / 2 * float(np.sum((far - w) ** 2))
+    if there - here - float(slope @ (far - w)) < square * (1 - 1e-9) - slack:
+        return "in x it is not as convex as the ridge, or its gradient is another one"
+    ends = np.asarray(against.gradient(far))
+    for bend, apart in ((ends - slope, far - w), (answer - ascent, other - y)):
+        least = float(np.linalg.norm(bend) - 1e-9 * np.linalg.norm([*slope, *ascent, *ends]))
+        if not least <= saddle.smoothness * float(np.linalg.norm(apart)):
+            return f"its smoothness is {saddle.smoothness:g}, which is too small"
+    # strong concavity, by gradients alone: `against` may leave out what depends on y only
+    move = other - y
+    longest = float(np.linalg.norm(ascent) + np.linalg.norm(answer)) * float(np.linalg.norm(move))
+    if float((answer - ascent) @ move) > 1e-9 * longest - nu * float(move @ move) * (1 - 1e-9):
+        return "in y it is not as concave as declared"
+    # f(w, other) - f(w, y) is at least the slope at its end
+    if saddle.rise(w, y) < float(answer @ move) - 1e-9 * longest:
+        return "its rise is below what another y brings"
+    return ""
+
+
+def _bends(game: Game, before: Saddle, after: Saddle, w: Floats, y: Floats) -> str:
+    """Return by how much a row's gradients are longer than declared, or nothing."""
+    y_before = y[: before.adversary]
+    slope = np.linalg.norm(after.against(y).gradient(w) - before.against(y_before).gradient(w))
+    if not slope <= game.slope * (1 + 1e-6):
+        return f"a row's gradient by x has norm {slope:g}, and its slope is {game.slope:g}"
+    if not before.adversary:
+        return ""
+    pull = np.linalg.norm(after.ascent(w, y) - before.ascent(w, y_before))
+    if not pull <= game.shift * (1 + 1e-6):
+        return f"a row's gradient by y has norm {pull:g}, and its shift is {game.shift:g}"
+    return ""
 
 
 def certify_saddle(saddle: Saddle, x: Floats, y: Floats, gradients: int = 0) -> Solution:

@@ -9,9 +9,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from attrs import field, frozen
-from attrs.validators import optional
+from attrs.validators import instance_of, optional
 
-from adaptive_dp.erm import Logistic, Loss, Multinomial, Objective, Squared
+from adaptive_dp.erm import (
+    Game,
+    Logistic,
+    Loss,
+    Multinomial,
+    Squared,
+    saddle_sensitivity,
+)
 from adaptive_dp.erm.sets import Ball
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post
@@ -56,7 +63,7 @@ class OutputPerturbation(WeightedLearner[Model]):
     the ball comes afterwards.
 
     Nearly always `NoisyGradientDescent` is more accurate. This is for problems without another
-    private learner: tilted and adversarial risks, a user's optimizer, delta = 0.
+    private learner: tilted and adversarial risks, games, a user's optimizer, delta = 0.
 
     Parameters
     ----------
@@ -81,12 +88,17 @@ class OutputPerturbation(WeightedLearner[Model]):
         given, as must a radius. See `adaptive_dp.erm.Tilted`.
     adversary
         How far an adversary may move each row, as a share of the largest norm of a row.
+    game
+        In the place of a loss: a game of your own, ``min_x max_y f(x, y)``, its x the coefficients
+        (of several classes, class by class). Its labels are -1 and 1 for two categories, 0, 1, ...
+        for several, and in [-1, 1] for bounds.
     optimizer
-        A function of the user's from an `adaptive_dp.erm.Objective` to a point. What it
-        returns is proven to be near the minimizer, or the library's own is used.
+        A function of the user's from an `adaptive_dp.erm.Objective` to a point, or from a game's
+        `adaptive_dp.erm.Saddle` to both players'. What it returns is proven to be near the
+        solution, or the library's own is used.
     norm
-        To which longer rows are clipped: by default 1 where the target is a class, none where it is
-        a number.
+        To which longer rows are clipped: by default 1 where the target is a class and of a game,
+        none where it is a number.
     class_weight, sample_weight
         As of `adaptive_dp.learning.base.WeightedLearner`: what rows weigh.
     free
@@ -120,7 +132,8 @@ class OutputPerturbation(WeightedLearner[Model]):
     tilt: float | None = None
     rows: int = 1
     adversary: float | None = None
-    optimizer: Callable[[Objective], Any] | None = None
+    game: Game | None = field(default=None, validator=optional(instance_of(Game)))
+    optimizer: Callable[[Any], Any] | None = None
     norm: float | None = None
     free: str = "sigma"
 
@@ -138,6 +151,13 @@ class OutputPerturbation(WeightedLearner[Model]):
                 "OutputPerturbation with a tilt needs a ridge, in units of the mean loss, and a "
                 "radius"
             )
+        others = ("loss", "radius", "tilt", "adversary")
+        given = [name for name in others if getattr(self, name) is not None]
+        if self.game is not None and (given or self.is_weighted):
+            raise DeclarationError(
+                "OutputPerturbation of a game has its loss, set and adversary, and takes no "
+                f"weights: leave out {', '.join(given) or 'class_weight and sample_weight'}"
+            )
 
     def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
         """Return the budget; delta may be left out where the noise is pure."""
@@ -148,6 +168,8 @@ class OutputPerturbation(WeightedLearner[Model]):
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
+        if self.game is not None:
+            return self._played(table, self.game)
         loss = self.loss if self.loss is not None else default_loss(table, self.target)
         # no radius where the Lipschitz constant is finite without one; the sensitivity is L / ridge
         radius = self.radius
@@ -169,10 +191,13 @@ class OutputPerturbation(WeightedLearner[Model]):
         loss = self.weighed(loss)
         weights = self.weights(table, partial(self._class_noise, table))
         problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
-        ridge = self._ridge(table, problem, loss, radius)
-        query = problem.rows.minimizer(
+        # smoothness may depend on the largest score, |w| |x| <= radius * R
+        largest_score = math.inf if radius is None else radius * problem.radius
+        # of several scores, the second derivative by them has a trace of at most 1
+        bend = loss.constants(largest_score).smoothness if loss.outputs == 1 else 1.0
+        query = partial(
+            problem.rows.minimizer,
             loss,
-            ridge=ridge,
             radius=radius,
             tilt=self.tilt,
             rows=self.rows,
@@ -180,7 +205,8 @@ class OutputPerturbation(WeightedLearner[Model]):
             adversary=None if self.adversary is None else self.adversary * problem.radius,
             optimizer=self.optimizer,
         )
-        theta = self._release(query, table)
+        ridge = self._ridge(table, problem, query, loss.outputs, bend)
+        theta = self._release(query(ridge=ridge), table)
         # with a released ridge the query's value is ridge times the minimizer: `divide_by_ridge`
         if isinstance(ridge, Released):
             theta = post(divide_by_ridge, theta, ridge)
@@ -188,6 +214,34 @@ class OutputPerturbation(WeightedLearner[Model]):
             # projection is post-processing: truncated noise would not be that of the proof
             theta if radius is None else post(project_onto_ball, theta, radius=radius)
         )
+
+    def _played(self, table: Table, game: Game) -> Released[Model]:
+        """Return the model of a game: its learner's coefficients."""
+        loss = default_loss(table, self.target)
+        problem = linear(table, self.features, self.target, loss, self.norm or 1.0)
+        query = partial(problem.rows.saddle_point, game, optimizer=self.optimizer)
+        # as of a logistic loss whose rows have gradients of that norm
+        bend = game.slope / (4 * problem.radius)
+        ridge = self._ridge(table, problem, query, loss.outputs, bend)
+        declared = {
+            "slope": game.slope,
+            "shift": game.shift,
+            "strong_concavity": game.strong_concavity,
+        }
+        if isinstance(ridge, Released):
+            ridge = post(ridge_of_game, ridge, radius=problem.radius, **declared)
+        asked = query(ridge=ridge)
+        width = problem.width * loss.outputs
+        if asked.operation.width != width:
+            raise DeclarationError(
+                f"OutputPerturbation of a game returns {width} coefficients for "
+                f"{problem.width - 1} features and an intercept, and the game's learner has "
+                f"{asked.operation.width}; release examples.saddle_point(...) for another model"
+            )
+        theta = self._release(asked, table)
+        if isinstance(ridge, Released):
+            theta = post(times_movement, theta, ridge, **declared)
+        return problem.model(theta)
 
     def _from_moments(self, table: Table, ridge: float, radius: float) -> Released[Any]:
         """Return the model of squared losses, which need only the exact second moments."""
@@ -215,9 +269,17 @@ class OutputPerturbation(WeightedLearner[Model]):
         return Gaussian(sigma=Free(self.free, weight=math.sqrt(share) * sensitivity))
 
     def _ridge(
-        self, table: Table, problem: Linear, loss: Loss, radius: float | None
+        self, table: Table, problem: Linear, query: Callable[..., Any], outputs: int, bend: float
     ) -> float | Released[float]:
-        """Return the ridge for rows as they are, or one that follows their released number."""
+        """Return the ridge for rows as they are, or one that follows their released number.
+
+        Parameters
+        ----------
+        query
+            A function of a ridge that returns what will be released.
+        outputs, bend
+            How many scores there are, and the trace of a row's second derivative by them.
+        """
         # losses' second derivatives grow as the square of the rows' norm, and the ridge with them
         scale = problem.radius**2
         if self.ridge is not None:
@@ -231,23 +293,13 @@ class OutputPerturbation(WeightedLearner[Model]):
         rows_count = problem.rows.weight() if self.is_weighted else table.count()
         number = rows_count.release(mechanism, name="number_of_rows")
         noise = parameter(number, "scale" if pure else "sigma")
-        adversary = None if self.adversary is None else self.adversary * problem.radius
-        # the count stands for the ridge: `balanced_ridge` is computed from the count, publicly
-        query = problem.rows.minimizer(
-            loss, ridge=number, radius=radius, rows=self.rows, adversary=adversary
-        )
+        # the count stands for the ridge: `balanced_ridge` is computed from the count, publicly;
         # the noise of ridge times the minimizer, as a multiple of the count's
-        ratio = query_sensitivity(query, table) / (weight * rows)
-        width = problem.width * loss.outputs
+        ratio = query_sensitivity(query(ridge=number), table) / (weight * rows)
+        width = problem.width * outputs
         # a coordinate of the norm mechanism's noise has deviation scale sqrt(d + 1)
         spread = ratio * math.sqrt(width + 1) if pure else ratio
-        # smoothness may depend on the largest score, |w| |x| <= radius * R
-        largest_score = math.inf if radius is None else radius * problem.radius
-        # of several scores, the second derivative by them has a trace of at most 1
-        smoothness = loss.constants(largest_score).smoothness if loss.outputs == 1 else 1.0
-        return post(
-            balanced_ridge, number, noise, spread=spread, bend=smoothness, radius=problem.radius
-        )
+        return post(balanced_ridge, number, noise, spread=spread, bend=bend, radius=problem.radius)
 
 
 def default_loss(table: Table, target: str) -> Loss:
@@ -290,6 +342,33 @@ def divide_by_ridge(scaled: Any, ridge: float) -> Any:
     """Return parameters from the released value, which is ``ridge`` times them."""
     # division by a released number is post-processing
     return np.asarray(scaled) / float(ridge)
+
+
+def ridge_of_game(
+    ridge: float, *, slope: float, shift: float, strong_concavity: float | None, radius: float
+) -> float:
+    """Return the ridge at which a row moves a game's learner by ``slope / ridge``.
+
+    With that movement G, strong concavity nu and shift M, `adaptive_dp.erm.saddle_sensitivity`
+    solved for it is ``slope / G + M^2 / (4 nu G^2)``.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm import saddle_sensitivity
+    >>> ridge = ridge_of_game(20.0, slope=1.0, shift=2.0, strong_concavity=5.0, radius=1.0)
+    >>> round(ridge), round(1 / saddle_sensitivity(1.0, 2.0, ridge, 5.0), 6)
+    (100, 20.0)
+    """
+    pulled = shift * float(ridge) / slope
+    return released_ridge(float(ridge) + pulled * pulled / (4 * (strong_concavity or 1.0)), radius)
+
+
+def times_movement(
+    theta: Any, ridge: float, *, slope: float, shift: float, strong_concavity: float | None
+) -> Any:
+    """Return a game's parameters from the released value, ``slope`` over what a row moves them."""
+    moves = saddle_sensitivity(slope, shift, float(ridge), strong_concavity or 1.0)
+    return np.asarray(theta) * (moves / slope)
 
 
 @estimates(penalized)

@@ -10,7 +10,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Examples
-from adaptive_dp.erm import Loss, Network, Objective, Saddle
+from adaptive_dp.erm import Game, Loss, Network, Objective, Saddle, check_game
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -39,7 +39,7 @@ from adaptive_dp.queries.gradients import (
     SquaredNorms,
     TotalLoss,
 )
-from adaptive_dp.queries.minimizer import Minimizer, SaddlePoint
+from adaptive_dp.queries.minimizer import Minimizer, SaddlePoint, made_up_rows
 from adaptive_dp.queries.moments import ExampleMoments
 
 Array = NDArray[np.float64]
@@ -332,51 +332,69 @@ class LabeledRows(Private[Examples]):
 
     def saddle_point(
         self,
-        game: Callable[[Array, Array], Saddle],
+        game: Game,
         *,
-        width: int,
-        slope: float,
-        shift: float,
-        strong_convexity: float,
-        strong_concavity: float,
-        gap: float,
+        ridge: float | Released[float],
+        tolerance: float = 1e-3,
+        optimizer: Callable[[Saddle], Any] | None = None,
     ) -> PrivateQuery[Array]:
         """Return the learner's parameters at the saddle point of a game of your own.
+
+        With a released ridge they are multiplied by the game's slope over what a row moves them,
+        so that their sensitivity does not depend on the ridge.
 
         Parameters
         ----------
         game
-            A function from the rows, shape (n, p), and their labels to an `adaptive_dp.erm.Saddle`:
-            a sum of a term without data and of one for each row.
-        width
-            The number of the learner's parameters.
-        slope, shift
-            The largest norms of a row's gradients, by the learner's and the adversary's parameters.
-        strong_convexity, strong_concavity
-            Of the game without any row. Both must be above 0: otherwise a row may move the solution
-            without bound.
-        gap
-            How far the worst case at the computed point may be above the least one. It is proven,
-            and the noise is for ``2 sqrt(2 gap / strong_convexity)`` more.
+            A function that builds it from rows, labels and a ridge, and what is declared of it. It
+            is tried on four rows made up, and refused where it is not so there.
+        ridge
+            Its strong convexity, in units of the sum of the rows' terms.
+        tolerance
+            The proven distance to the solution, as a share of how far one row can move it: a gap of
+            ``ridge / 2`` times its square. The noise is for two such distances more.
+        optimizer
+            A user's own function from the `adaptive_dp.erm.Saddle` to (x, y).
 
         Examples
         --------
         >>> import adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
-        >>> def game(x, y):
+        >>> def saddle(x, y, ridge):
         ...     ...  # returns an `adaptive_dp.erm.Saddle`
-        >>> query = people.examples(["age"], "ill", norm=1.0).saddle_point(
-        ...     game, width=2, slope=1.0, shift=1.0,
-        ...     strong_convexity=50.0, strong_concavity=50.0, gap=1e-6,
+        >>> people.examples(["age"], "ill", norm=1.0).saddle_point(
+        ...     adaptive_dp.erm.Game(saddle, slope=1.0), ridge=50.0
         ... )
-        >>> plan = dp.Pipeline(model=query.release(dp.Gaussian(sigma=0.1)))
-        >>> plan.certify(delta=1e-6).epsilon < 1.5  # a row moves it by 0.0241
-        True
+        Traceback (most recent call last):
+            ...
+        adaptive_dp.graph.errors.DeclarationError: saddle_point of saddle: on up to four rows made
+        up it failed with AttributeError: 'NoneType' object has no attribute 'adversary'
         """
+        is_released = isinstance(ridge, Handle)
+        x, labels = made_up_rows(self.domain)
+        trial = self.domain.radius**2 if is_released else ridge
+        if not isinstance(game, Game):
+            raise DeclarationError(f"saddle_point needs an adaptive_dp.erm.Game, got {game!r}")
+        function = Function.of(game.saddle)
+        try:
+            width = check_game(game, x, labels, trial)
+        except Exception as error:  # whatever a user's function may raise; no data are in it
+            text = str(error)
+            if not isinstance(error, ValueError):
+                text = f"on up to four rows made up it failed with {type(error).__name__}: {text}"
+            raise DeclarationError(f"saddle_point of {function.label}: {text}") from error
         query = SaddlePoint(
-            Function.of(game), width, slope, shift, strong_convexity, strong_concavity, gap
+            function,
+            width,
+            game.slope,
+            game.shift,
+            game.strong_concavity,
+            None if is_released else ridge,
+            tolerance,
+            None if optimizer is None else Function.of(optimizer),
         )
-        return PrivateQuery(query, (self,))
+        released = (open_handle("saddle_point: ridge", ridge),) if is_released else ()
+        return PrivateQuery(query, (self, *released))
 
 
 @frozen(eq=False, repr=False)

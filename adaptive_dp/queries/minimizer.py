@@ -39,15 +39,17 @@ from attrs import field, frozen
 from adaptive_dp.data import Examples, grid
 from adaptive_dp.erm import (
     Adversarial,
+    Game,
     Loss,
     NotReached,
     Problem,
+    Saddle,
     Tilted,
     certify,
+    certify_saddle,
     losses,
     minimax,
     minimize,
-    saddle_sensitivity,
 )
 from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.erm.tilted import tilted_sensitivity
@@ -307,32 +309,37 @@ class Minimizer(Query):
         )
 
 
-def _constant(value: Any) -> float:
-    return finite_float("a saddle point's constant", value)
+def _constant(value: Any) -> float | None:
+    return None if value is None else finite_float("a saddle point's constant", value)
 
 
 @frozen
 class SaddlePoint(Query):
     """The learner's x of ``min_x max_y f(x, y)``, a user's game, solved to a proven gap.
 
-    The game is a sum: a term without data, mu-strongly convex in x and nu-strongly concave in y,
-    and one for each row, convex in x and concave in y, with gradients of norm at most ``slope`` by
-    x and ``shift`` by y. Both players' sets are public. A row that comes or goes moves the
-    solution by at most `adaptive_dp.erm.saddle_sensitivity`, and the gap alpha adds
-    ``2 sqrt(2 alpha / mu)``, however the point was found.
+    *Sensitivity* in l2: a row that comes or goes moves the solution by at most G
+    (`adaptive_dp.erm.saddle_sensitivity`), so that, as of a `Minimizer`, a rows exchanged for b
+    move it by ``(a + b) G``. The gap is ``alpha = ridge / 2 (t G)^2``, t the tolerance, and adds
+    ``2 sqrt(2 alpha / ridge) = 2 t G``, however the point was found.
 
     Parameters
     ----------
     game
-        A function from rows, shape (n, p), and their labels to an `adaptive_dp.erm.Saddle`; it is
-        called for no rows at all too. It sees private data, and what it does with them beside is
-        its author's responsibility.
+        A function from rows, shape (n, p), their labels and a ridge to an `adaptive_dp.erm.Saddle`;
+        it is called for no rows at all too. It sees private data, and what it does with them beside
+        is its author's responsibility.
     width
         The number of the learner's parameters.
-    slope, shift, strong_convexity, strong_concavity
-        The constants above, for every row that there may be and every x and y of the sets.
-    gap
-        alpha: how far the point's worst case may be above the least one.
+    slope, shift, strong_concavity
+        As declared by an `adaptive_dp.erm.Game`, for every row that there may be.
+    ridge
+        The game's strong convexity. None if it is a released number, the second input: then the
+        value is ``slope / G`` times the solution, which one row moves by ``slope``.
+    tolerance
+        t, as a share of what one row moves the solution.
+    optimizer
+        A user's own function from the `Saddle` to (x, y), tried first, as of a `Minimizer`: what it
+        returns is used only if its gap is proven.
 
     References
     ----------
@@ -343,58 +350,87 @@ class SaddlePoint(Query):
     kind: ClassVar[str] = "saddle_point"
     column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = ExamplesDomain
+    max_released_inputs: ClassVar[int] = 1
 
     game: Function
     width: int
     slope: float = field(converter=_constant)
-    shift: float = field(converter=_constant)
-    strong_convexity: float = field(converter=_constant)
-    strong_concavity: float = field(converter=_constant)
-    gap: float = field(converter=_constant)
+    shift: float = field(default=0.0, converter=_constant)
+    strong_concavity: float | None = field(default=None, converter=_constant)
+    ridge: float | None = field(default=None, converter=_constant)
+    tolerance: float = 1e-3
+    optimizer: Function | None = None
 
     def label(self) -> str:
         """Return the game's name."""
         return f"saddle point of {self.game.label}"
 
     def detail(self) -> str:
-        """Return the gap and both curvatures."""
-        curved = f"strongly convex {self.strong_convexity:g}, concave {self.strong_concavity:g}"
-        return f"gap {self.gap:g}, {curved}"
+        """Return the gap and the ridge."""
+        if self.ridge is None:
+            return f"released ridge, within {self.tolerance:g} of what a row moves it"
+        return f"gap {self._gap:.3g}, ridge {self.ridge:g}"
 
     def assumes(self) -> str:
         """Return the sentence that names what the game's author declares, and the gap."""
-        return (
-            f"The game {self.game.label} is what its author declares: {self.strong_convexity:g}-"
-            f"strongly convex in the learner, {self.strong_concavity:g}-strongly concave in the "
-            f"adversary; a row adds a convex-concave term with gradients of norm at most "
-            f"{self.slope:g} and {self.shift:g}; its bounds of smoothness, rounding and the "
-            f"adversary's rise hold. The search ends within the gap {self.gap:g} on the data set "
-            "and on its neighbours; where it does not, the run fails, and that it failed is not "
-            "protected."
+        shared = (
+            f", concave in the adversary; a row adds a convex-concave term with gradients of norm "
+            f"at most {self.slope:g}, and its adversary is its own"
+            if not self.shift
+            else f", {self.strong_concavity:g}-strongly concave in the adversary that rows share; "
+            f"a row adds a convex-concave term with gradients of norm at most {self.slope:g} and "
+            f"{self.shift:g}"
         )
+        gap = (
+            f"the gap ridge / 2 ({self.tolerance:g} G)^2, G what one row moves the solution,"
+            if self.ridge is None
+            else f"the gap {self._gap:.3g}"
+        )
+        ridge = "a released ridge" if self.ridge is None else f"{self.ridge:g}"
+        return (
+            f"The game {self.game.label} is what its author declares: strongly convex in the "
+            f"learner by {ridge}{shared}; its bounds of smoothness, rounding and the adversary's "
+            f"rise hold. The search ends within {gap} on the data set and on its neighbours; where "
+            "it does not, the run fails, and that it failed is not protected."
+        )
+
+    @property
+    def _game(self) -> Game:
+        """What is declared; raise ValueError for what the theorem does not cover."""
+        return Game(self._built, self.slope, self.shift, self.strong_concavity)
+
+    def _built(self, x: Floats, labels: Floats, ridge: float) -> Any:
+        """Return the game of these rows."""
+        return self.game.resolve()(x, labels, ridge)
+
+    @property
+    def _gap(self) -> float:
+        """alpha, where the ridge is public."""
+        assert self.ridge is not None
+        return self.ridge / 2 * (self.tolerance * self._game.moves(self.ridge)) ** 2
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
         """Return the examples' domain; refuse what the theorem does not cover."""
         domain: ExamplesDomain = inputs[0]
-        curvatures = (self.strong_convexity, self.strong_concavity)
-        if not all(1e-12 <= value <= 1e12 for value in curvatures):
+        try:
+            _ = self._game
+        except ValueError as error:
+            raise DeclarationError(str(error)) from None
+        if (len(inputs) == 2) != (self.ridge is None):
             raise DeclarationError(
-                "a saddle point needs a game that is strongly convex in the learner and strongly "
-                "concave in the adversary, both from 1e-12 to 1e12: otherwise one row may move it "
-                f"without bound; got {self.strong_convexity!r} and {self.strong_concavity!r}. Add "
-                "a square of each player's parameters"
+                "a saddle point needs a ridge: a number, or a released handle; one of them"
             )
-        if not (1e-12 <= self.slope <= 1e12 and 0 <= self.shift <= 1e12):
+        scale = domain.radius**2
+        if self.ridge is not None and not LEAST * scale <= self.ridge <= MOST * scale:
             raise DeclarationError(
-                "a saddle point's slope must be in [1e-12, 1e12] and its shift in [0, 1e12], got "
-                f"{self.slope!r} and {self.shift!r}"
+                f"a ridge must be in [2^-20, 2^40] times R^2 (R = {domain.radius:g}, the largest "
+                f"norm of a row), got {self.ridge!r}; without one the solution may move without "
+                "bound"
             )
         # below, the search may come to the rounding of the game first, and try for hours
-        least = self.strong_convexity / 2 * (1e-6 * self.moves()) ** 2
-        if not least <= self.gap <= 1e12:
+        if not 1e-6 <= finite_float("a saddle point's tolerance", self.tolerance) <= 1:
             raise DeclarationError(
-                f"a saddle point's gap must be in [{least:g}, 1e12], from where it is a millionth "
-                f"of what one row moves the solution; got {self.gap!r}"
+                f"a saddle point's tolerance must be in [1e-6, 1], got {self.tolerance!r}"
             )
         if type(self.width) is not int or not 1 <= self.width <= 2**24:
             raise DeclarationError(
@@ -409,10 +445,8 @@ class SaddlePoint(Query):
         return self.width
 
     def moves(self) -> float:
-        """Return the most by which a row added or removed moves the exact solution, in l2."""
-        return saddle_sensitivity(
-            self.slope, self.shift, self.strong_convexity, self.strong_concavity
-        )
+        """Return the most by which a row added or removed moves the exact value, in l2."""
+        return self.slope if self.ridge is None else self._game.moves(self.ridge)
 
     def step(self, domain: ExamplesDomain) -> float:
         """Return the step to which coordinates are rounded."""
@@ -424,8 +458,7 @@ class SaddlePoint(Query):
             raise DeclarationError(
                 f"saddle points have sensitivities in l1, l2 and l_inf, not {norm}"
             )
-        slack = 2 * math.sqrt(2 * self.gap / self.strong_convexity)
-        distance = (change.both * self.moves() + slack) * (1 + 1e-12)
+        distance = self.moves() * (change.both + 2 * self.tolerance) * (1 + 1e-12)
         if math.isinf(norm):
             return (distance + 3 * self.step(domain)) * (1 + 1e-12)
         roots = math.sqrt(self.width)
@@ -444,17 +477,20 @@ class SaddlePoint(Query):
         """
         rows: Examples = inputs[0].in_memory()
         x = rows.steps.astype(np.float64) * rows.unit
-        # |x - x*| <= tolerance / mu <= sqrt(2 gap / mu); rounded down
-        tolerance = math.sqrt(2 * self.gap * self.strong_convexity) * (1 - 1e-12)
-        make, w, failed = self.game.resolve(), None, ""
+        ridge = released_ridge(inputs[1], rows.radius) if self.ridge is None else self.ridge
+        moves = self._game.moves(ridge)
+        # |x - x*| <= tolerance / mu <= t G; rounded down
+        tolerance = self.tolerance * moves * ridge * (1 - 1e-11)
+        self.game.resolve()  # a function that cannot be imported says so
+        w, failed = None, ""
         try:
             with np.errstate(all="ignore"):  # a warning would depend on the data
-                game = make(x, rows.labels.astype(np.float64))
+                game = self._built(x.copy(), rows.labels.astype(np.float64), ridge)
                 learner = game.against(game.project(np.zeros(game.adversary)))
                 # what rounding takes from the curvature, the tolerance's last factor gives back
-                curved = learner.strong_convexity >= self.strong_convexity * (1 - 1e-12)
+                curved = learner.strong_convexity >= ridge * (1 - 1e-12)
                 if curved and learner.width == self.width:
-                    w = minimax(game, tolerance * (1 - 2e-12))[0].w
+                    w = self._search(game, rows, x, ridge, tolerance)
         except NotReached:
             failed = "NotReached"
         except Exception as error:
@@ -467,11 +503,40 @@ class SaddlePoint(Query):
         if w is None or np.shape(w) != (self.width,) or not np.isfinite(w).all():
             raise RunError(
                 f"the game {self.game.label} is not as declared: it must have {self.width} "
-                f"parameters and a strong convexity of at least {self.strong_convexity:g}"
+                "parameters and a strong convexity of at least the ridge"
             )
         step = self.step(inputs[0])
-        steps = np.clip(np.rint(w / step), -grid.EXACT, grid.EXACT)
-        return np.asarray(steps * step)
+        # of one unit for all ridges, where the ridge is released
+        steps = np.rint((w * (self.slope / moves) if self.ridge is None else w) / step)
+        return np.asarray(np.clip(steps, -grid.EXACT, grid.EXACT) * step)
+
+    def _search(
+        self, game: Saddle, rows: Examples, x: Floats, ridge: float, tolerance: float
+    ) -> Floats:
+        """Return a proven point: the given optimizer's, or where that is not proven, our own."""
+        if self.optimizer is not None:
+            with contextlib.suppress(Exception):  # a failure would reveal something about the data
+                # a game of its own, since it might change its arrays
+                its = self._built(x.copy(), rows.labels.astype(np.float64), ridge)
+                w, y = (np.array(v, dtype=np.float64) for v in self.optimizer.resolve()(its))
+                proven = certify_saddle(game, w, game.project(y))
+                if proven.residual <= tolerance and np.shape(proven.w) == (self.width,):
+                    return proven.w
+        return minimax(game, tolerance)[0].w
+
+
+def made_up_rows(domain: ExamplesDomain) -> tuple[Floats, Floats]:
+    """Return four rows of the domain's largest norm, and their labels, drawn without any data."""
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(4, domain.width))
+    x *= domain.radius / np.linalg.norm(x, axis=1)[:, None]
+    if domain.labels == "sign":
+        return x, np.array([1.0, -1.0, -1.0, 1.0])
+    if domain.labels == "class":
+        return x, np.arange(4.0) % domain.classes
+    return x, draw.uniform(0, domain.most, 4) if domain.labels == "count" else np.array(
+        [1.0, -1.0, 0.25, -0.5]
+    )
 
 
 def released_ridge(value: Any, radius: float) -> float:
