@@ -22,8 +22,10 @@ from adaptive_dp.erm import (
     Set,
     Simplex,
     certify_saddle,
+    dual_ascent,
     minimax,
     saddle_sensitivity,
+    solve_saddle,
     weights,
 )
 from adaptive_dp.erm.objective import Floats
@@ -83,6 +85,16 @@ def test_against_weights(seed: int) -> None:
     assert np.linalg.norm(solution.w - exact) <= 1e-4 / g.mu + 1e-5
     assert y.sum() == 1
     assert (y >= 0).all()
+
+
+@pytest.mark.parametrize(("mu", "nu"), [(1.0, 1.0), (0.05, 0.05), (0.5, 0.0)])
+def test_dual_ascent_comes_to_the_same(mu: float, nu: float) -> None:
+    g = game(2, mu, nu, q=4)
+    ours, other = solve_saddle(g, 1e-4), minimax(g, 1e-4)[0]
+    assert max(ours.residual, other.residual) <= 1e-4
+    assert np.linalg.norm(ours.w - other.w) <= 2e-4 / mu
+    fast, y = dual_ascent(g, 1e-4, rounds=1)
+    assert certify_saddle(g, fast.w, y).residual == pytest.approx(fast.residual)
 
 
 @frozen(eq=False)
@@ -468,7 +480,7 @@ def test_a_gap_that_is_not_reached_fails_without_a_number(monkeypatch: Any) -> N
     def never(*arguments: Any) -> Any:
         raise NotReached("0.1234567")
 
-    monkeypatch.setattr("adaptive_dp.queries.minimizer.minimax", never)
+    monkeypatch.setattr("adaptive_dp.queries.minimizer.solve_saddle", never)
     with pytest.raises(NotReached, match="of_rows within the gap") as caught:
         saddle_query().operation.run([make_rows()], STREAM)
     assert "0.123" not in str(caught.value)
@@ -586,7 +598,7 @@ def test_learners_of_games_refuse_what_is_not_theirs() -> None:
         dp.OutputPerturbation(*pair, game=moved_rows)  # type: ignore[arg-type]
     narrow = erm.Game(of_first_two, slope=1.0, shift=1.0, strong_concavity=1.0)
     table = dp.dataset("t", columns=RICH)
-    with pytest.raises(dp.DeclarationError, match="returns 3 coefficients.*learner has 2"):
+    with pytest.raises(dp.DeclarationError, match=r"returns 3 coefficients.*learner has 2"):
         table.solve(dp.OutputPerturbation(*pair, game=narrow), epsilon=1.0, delta=1e-6)
 
 

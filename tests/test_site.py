@@ -79,6 +79,8 @@ WITHOUT = {
     "adaptive_dp.erm.Saddle",  # a game takes a class of thirty lines
     "adaptive_dp.erm.certify_saddle",
     "adaptive_dp.erm.minimax",
+    "adaptive_dp.erm.dual_ascent",
+    "adaptive_dp.erm.solve_saddle",
     "adaptive_dp.torch.shared",  # needs several processes
 }
 """Names whose docstring has no example that runs."""

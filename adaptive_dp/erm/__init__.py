@@ -30,8 +30,10 @@ from adaptive_dp.erm.minimax import (
     Saddle,
     certify_saddle,
     check_game,
+    dual_ascent,
     minimax,
     saddle_sensitivity,
+    solve_saddle,
     weights,
 )
 from adaptive_dp.erm.network import Network
@@ -95,6 +97,7 @@ __all__ = [
     "certify",
     "certify_saddle",
     "check_game",
+    "dual_ascent",
     "gradient_descent",
     "katyusha",
     "lbfgs",
@@ -104,6 +107,7 @@ __all__ = [
     "newton",
     "refute_convexity",
     "saddle_sensitivity",
+    "solve_saddle",
     "subgradient",
     "svrg",
     "weights",

@@ -362,13 +362,12 @@ class LabeledRows(Private[Examples]):
         >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
         >>> def saddle(x, y, ridge):
         ...     ...  # returns an `adaptive_dp.erm.Saddle`
-        >>> people.examples(["age"], "ill", norm=1.0).saddle_point(
-        ...     adaptive_dp.erm.Game(saddle, slope=1.0), ridge=50.0
-        ... )
+        >>> game = dp.erm.Game(saddle, slope=1.0)
+        >>> people.examples(["age"], "ill", norm=1.0).saddle_point(game, ridge=50.0)
         Traceback (most recent call last):
             ...
-        adaptive_dp.graph.errors.DeclarationError: saddle_point of saddle: on up to four rows made
-        up it failed with AttributeError: 'NoneType' object has no attribute 'adversary'
+        adaptive_dp.graph.errors.DeclarationError: saddle_point of function: on up to four rows made
+        up it failed with AttributeError: 'NoneType' object has no attribute 'against'
         """
         is_released = isinstance(ridge, Handle)
         x, labels = made_up_rows(self.domain)

@@ -48,8 +48,8 @@ from adaptive_dp.erm import (
     certify,
     certify_saddle,
     losses,
-    minimax,
     minimize,
+    solve_saddle,
 )
 from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.erm.tilted import tilted_sensitivity
@@ -522,7 +522,7 @@ class SaddlePoint(Query):
                 proven = certify_saddle(game, w, game.project(y))
                 if proven.residual <= tolerance and np.shape(proven.w) == (self.width,):
                     return proven.w
-        return minimax(game, tolerance)[0].w
+        return solve_saddle(game, tolerance).w
 
 
 def made_up_rows(domain: ExamplesDomain) -> tuple[Floats, Floats]:
