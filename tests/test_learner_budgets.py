@@ -145,6 +145,14 @@ def test_so_is_that_of_a_budget_which_is_small_or_whose_delta_is_large(
     assert 0.995 <= dp.Pipeline(model=model).with_delta(delta).certify().epsilon / epsilon <= 1.0
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_largest_budget_is_no_error(delta: float) -> None:
+    # e^(a tenth of epsilon) is no float
+    table = dp.dataset("people", columns=COLUMNS)
+    model = table.solve(dp.ObjectivePerturbation(AB, "c"), epsilon=1e4, delta=delta)
+    assert dp.Pipeline(model=model).with_delta(delta).certify().epsilon <= 1e4
+
+
 def test_a_delta_that_samples_keep_without_noise_is_refused() -> None:
     # of 50 samples at .02 a unit is in none with probability .364
     table = dp.dataset("people", columns=COLUMNS)

@@ -234,7 +234,9 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         model_epsilon = (epsilon - counted - check) / count * (1 - 1e-9)
         # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
         # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
-        ridge = self.ridge or limits.smoothness / math.expm1(RIDGE * model_epsilon / change.rows)
+        # (a larger ridge costs less: beyond e^700 it is next to none as it is)
+        easy = math.expm1(min(RIDGE * model_epsilon / change.rows, 700.0))
+        ridge = self.ridge or limits.smoothness / easy
         if self.ridge is None:
             # along a direction without rows parameters are the noise over the ridge: where epsilon
             # is large that ridge is too small for it, and a larger one costs less
