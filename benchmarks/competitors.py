@@ -9,7 +9,7 @@ epsilon above the one that was asked for is outside of the range in which the pr
 `localised` prints the excess risk of a quadratic by output perturbation, by the exponential
 mechanism, and by that in a ball around the former (localisation, Bassily, Smith and Thakurta 2014).
 `accuracy` fits every competitor in the same certified budget, whatever noise its source printed:
-most are learners of the library with other settings, and noisy SVRG is made of its queries.
+they are learners of the library with other settings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ import corpus
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.erm import HuberHinge
-from adaptive_dp.learning.base import linear
 
 EPSILONS = (0.1, 1.0, 4.0, 10.0)
 DELTA = 1e-5
@@ -173,75 +172,13 @@ def in_ball(draw: Any, precision: Any, centre: Any, radius: float, count: int = 
 
 
 # -----------------------------------------------------------------------------
-# Noisy SVRG (Wang, Ye and Xu 2017) of the library's queries.
-
-
-def epoch_start(state: Any, total: Any, *, rows: float) -> dict[str, Any]:
-    """Return an epoch's state: where it starts, and the mean gradient there."""
-    w = np.asarray(state, dtype=np.float64)
-    return {"w": w, "base": w, "mean": np.asarray(total) / rows, "sum": w * 0.0, "steps": 0}
-
-
-def corrected_step(state: Any, here: Any, there: Any, *, rows: float, rate: float) -> Any:
-    """Return the state after a step along the corrected gradient of a sample."""
-    moved = (np.asarray(here) - np.asarray(there)) / rows + np.asarray(state["mean"])
-    w = np.asarray(state["w"]) - rate * moved
-    total = np.asarray(state["sum"]) + w
-    return {**state, "w": w, "sum": total, "steps": state["steps"] + 1}
-
-
-def at(state: Any, *, key: str) -> Any:
-    """Return one of a state's points."""
-    return np.asarray(state[key])
-
-
-def epoch_mean(state: Any) -> Any:
-    """Return the mean of an epoch's points."""
-    return np.asarray(state["sum"]) / max(int(state["steps"]), 1)
-
-
-def noisy_svrg(
-    table: dp.Table, features: list[str], rows: int, epochs: int = 5, steps: int = 20
-) -> Any:
-    """Return the model of noisy SVRG, its noise free: the number of rows is taken as public.
-
-    In an epoch the mean gradient is released at its start, and in each step the two sums of a
-    sample's gradients, at the point and at the start: noise in both is what makes it no better than
-    descent, whose full gradient costs one release.
-    """
-    loss, sampling, clip = dp.Logistic(), 0.1, 0.5
-    problem = linear(table, features, "target", loss, None)
-
-    def noise(weight: float) -> Any:
-        return dp.Gaussian(sigma=dp.Free("sigma", weight=weight))
-
-    def epoch(state: Any) -> Any:
-        total = problem.rows.gradients(loss, at=state).sum(clip=clip)
-        start = dp.post(epoch_start, state, total.release(noise(math.sqrt(3.0))), rows=rows)
-
-        def step(inner: Any, own: Any) -> Any:
-            sample = own.sample(sampling)
-            sums = [
-                sample.gradients(loss, at=dp.post(at, inner, key=key)).sum(clip=clip)
-                for key in ("w", "base")
-            ]
-            # two sums of one sample, of which each row moves both
-            released = [each.release(noise(1.0)) for each in sums]
-            return dp.post(corrected_step, inner, *released, rows=rows * sampling, rate=4.0)
-
-        return dp.post(epoch_mean, dp.repeat(step, steps, problem.rows, start=start))
-
-    theta = dp.repeat(epoch, epochs, start=[0.0] * problem.width)
-    return problem.model(theta)
-
-
-# -----------------------------------------------------------------------------
 # Accuracy, all in the same certified budget.
 
 
 def competitors(features: list[str], rows: int) -> dict[str, Any]:
-    """Return learners of two classes, by their source; a function makes a model with free noise."""
+    """Return learners of two classes, by their source."""
     pair = (features, "target")
+    svrg = {"steps": 100, "sampling_rate": 0.1, "reference": 20}
     every = {"steps": 200, "momentum": 0.0, "learning_rate": 4.0}
     return {
         "trivial": None,
@@ -254,14 +191,12 @@ def competitors(features: list[str], rows: int) -> dict[str, Any]:
         "BST14 noisy descent": dp.NoisyGradientDescent(*pair, **every),
         "FKT20 phased": dp.PhasedERM(*pair),
         "AMU20 phased, smoothed hinge": dp.PhasedERM(*pair, loss=HuberHinge(0.5)),
-        "WYX17 noisy SVRG": lambda table: noisy_svrg(table, features, rows),
+        "WYX17 noisy SVRG": dp.NoisySGD(*pair, **every | svrg),
     }
 
 
 def fitted(entry: Any, table: dp.Table, epsilon: float) -> dp.Pipeline:
     """Return a plan that spends epsilon on a competitor's model."""
-    if callable(entry) and not isinstance(entry, dp.ObjectivePerturbation):
-        return dp.Pipeline(model=entry(table)).calibrate(epsilon=epsilon, delta=DELTA)
     learner, delta = entry if isinstance(entry, tuple) else (entry, DELTA)
     model = table.solve(learner, epsilon=epsilon, delta=delta)
     return dp.Pipeline(model=model).with_delta(delta)

@@ -531,6 +531,7 @@ def learning() -> dp.Pipeline:
     phased = dp.PhasedERM(["x"], "z", phases=2, rounds=3)
     learner = dp.ObjectivePerturbation(["x"], "region", norm=1.0)
     descent = dp.NoisyGradientDescent(["x"], "y", loss=dp.Squared(), steps=2)
+    corrected = dp.NoisySGD(["x"], "z", steps=4, sampling_rate=0.5, reference=2)
     pure = dp.ObjectivePerturbation(["x", "region"], "z", ridge=0.01)
     scaled = table.rescale(["x"], table["x"].bounds(dp.Laplace(scale=4.0)))
     heavy = table.examples(["x"], "z", norm=1.0, weight="y", class_weights=[0.5, 1.0])
@@ -541,6 +542,7 @@ def learning() -> dp.Pipeline:
         phased=table.solve(phased, epsilon=1.0, delta=1e-7),
         regions=table.solve(learner, epsilon=1.0, delta=1e-7),
         descent=table.solve(descent, epsilon=1.0, delta=1e-7),
+        corrected=table.solve(corrected, epsilon=1.0, delta=1e-7),
         pure=table.solve(pure, epsilon=1.0, delta=0.0),
         loss=heavy.loss(Weighted(Logistic()), dp.public([0.1, 0.2]), width=2.0).release(noisy(2)),
         weight=heavy.weight().release(noisy(2)),

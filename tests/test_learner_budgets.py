@@ -75,6 +75,8 @@ ALL = [
     dp.NoisyGradientDescent(AB, "c"),
     dp.NoisyGradientDescent(AB, "k", loss=dp.Multinomial(3)),
     dp.NoisySGD(AB, "c", steps=50),
+    dp.NoisySGD(AB, "c", steps=40, sampling_rate=0.1, reference=10),
+    dp.NoisySGD(AB, "y", dp.Squared(), steps=20, sampling_rate=0.1, reference=5),
     dp.DPFTRL(AB, "c"),
     dp.PhasedERM(AB, "c"),
     dp.ExponentialSampling(AB, "c"),

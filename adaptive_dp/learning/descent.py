@@ -160,6 +160,9 @@ class Descent:
         None for a fixed norm.
     adam
         Whether each coordinate has its own step size, with ``momentum`` for the first moments.
+    reference
+        After so many rounds the gradient of all rows is released anew, and samples correct it;
+        None for samples alone.
     """
 
     steps: int
@@ -169,6 +172,16 @@ class Descent:
     momentum: float
     adaptive: Clipping | None = None
     adam: bool = False
+    reference: int | None = None
+
+    @property
+    def releases(self) -> float:
+        """What a round costs, and the square of its noise, in units of one sum of a sample.
+
+        With a reference, whose noise is `reference_weight`, both are three: two sums of a sample,
+        and a share of the reference.
+        """
+        return 1.0 if self.reference is None else 3.0
 
 
 def descend(
@@ -247,7 +260,18 @@ def descend(
         rows = rows if settings.rate >= 1 else rows.sample(settings.rate)
         return descent_round(rows, radius, loss, settings, state, expected, free, scaling)
 
-    end = repeat(step, settings.steps, problem.rows, start=start)
+    def epoch(state: Released[Any], rows: LabeledRows) -> Released[Any]:
+        assert settings.reference is not None
+        at, weight = post(parameters, state, radius=radius), reference_weight(settings)
+        total = gradient_sum(rows, at, loss, settings, state, radius, free, weight)
+        begun = post(at_reference, state, total)
+        return repeat(step, settings.reference, rows, start=begun)
+
+    if settings.reference is None:
+        end = repeat(step, settings.steps, problem.rows, start=start)
+    else:
+        start = post(at_reference, start, public([]))
+        end = repeat(epoch, settings.steps // settings.reference, problem.rows, start=start)
     if not centred:
         return post(mean_of_last, end, radius=radius)
     own = {"steps": settings.steps, "learning_rate": rate, "momentum": settings.momentum}
@@ -337,7 +361,42 @@ def count_weight(settings: Descent) -> float:
     central limit of Bu, Dong, Long and Su 2020, without its factor). It sets how the budget is
     split; what each part costs, the accountant computes from the graph.
     """
-    return 1 / (math.sqrt(settings.steps) * settings.rate)
+    return 1 / (math.sqrt(settings.steps * settings.releases) * settings.rate)
+
+
+def reference_weight(settings: Descent) -> float:
+    """Return the noise of a reference's gradient, per noise of a sample's sum.
+
+    Over m rounds at rate q a sum's noise s adds up to ``2 m s^2``, and that of the gradient of all
+    rows, of which a round has q, to ``m^2 q^2 w^2 s^2``; they cost ``2 m q^2 / s^2`` and
+    ``1 / (w s)^2``. The product is least at ``w^2 = 1 / (m q^2)``.
+    """
+    assert settings.reference is not None
+    return 1 / (math.sqrt(settings.reference) * settings.rate)
+
+
+def gradient_sum(
+    rows: LabeledRows,
+    at: Released[Any],
+    loss: Loss | Network,
+    settings: Descent,
+    state: Released[Any],
+    radius: float,
+    free: str,
+    weight: float = 1.0,
+) -> Released[Any]:
+    """Return the released sum of clipped gradients, with noise of ``weight`` times the clip."""
+    gradients = rows.gradients(loss, at=at)
+    if settings.adaptive is None and settings.clip is not None:
+        # a gradient is proportional to its row's norm: the clip is in units of that, and noise in
+        # proportion to it, as the sum's sensitivity is
+        norm = settings.clip * radius
+        noise = Gaussian(sigma=Free(free, weight=norm * weight))
+        return gradients.sum(clip=norm).release(noise, name="gradients")
+    # the clip was chosen by released values: the sum is in its units, of sensitivity 1
+    noise = Gaussian(sigma=Free(free, weight=weight))
+    norm_now = post(clip_norm, state, radius=radius)
+    return gradients.sum(clip=norm_now).release(noise, name="gradients")
 
 
 def class_noise(table: Table, settings: Descent, free: str) -> Callable[[PrivateQuery[Any]], Any]:
@@ -377,7 +436,6 @@ def descent_round(
     """
     # released parameters, so that this round's query is adaptive composition
     at = post(parameters, state, radius=radius)
-    gradients = rows.gradients(loss, at=at)
     constants = {
         "learning_rate": settings.learning_rate,
         "momentum": settings.momentum,
@@ -385,25 +443,22 @@ def descent_round(
         "adam": settings.adam,
         "rate": settings.rate,
     }
-    norm_now: Released[Any]
-    if settings.adaptive is None and settings.clip is not None:
-        # a gradient is proportional to its row's norm: the clip is in units of that
-        norm = settings.clip * radius
-        # noise in proportion to the clip norm: the sum's sensitivity is a multiple of it
-        total = gradients.sum(clip=norm).release(
-            Gaussian(sigma=Free(free, weight=norm)), name="gradients"
-        )
-        noise = parameter(total, "sigma")
-        # scale 1/radius brings the sum to rows of norm at most 1
-        read = (state, total, expected, noise, *scaling)
-        return post(gradient_step, *read, scale=1 / radius, **constants)
-    norm_now = post(clip_norm, state, radius=radius)
     adaptive = settings.adaptive
     if adaptive is None:
-        # the clip was chosen by released values: the sum is in its units, of sensitivity 1
-        total = gradients.sum(clip=norm_now).release(Gaussian(sigma=Free(free)), name="gradients")
-        read = (state, total, expected, parameter(total, "sigma"), *scaling)
-        return post(gradient_step, *read, scale=None, **constants)
+        common = (loss, settings, state, radius, free)
+        total = gradient_sum(rows, at, *common)
+        noise = parameter(total, "sigma")
+        if settings.reference is not None:
+            # two sums of one sample, of which each of its rows moves both
+            there = gradient_sum(rows, post(reference_point, state, radius=radius), *common)
+            total = post(corrected_sum, state, total, there, rate=settings.rate)
+            noise = post(scaled_noise, noise, by=math.sqrt(settings.releases))
+        read = (state, total, expected, noise, *scaling)
+        # scale 1/radius brings the sum to rows of norm at most 1
+        scale = None if settings.clip is None else 1 / radius
+        return post(gradient_step, *read, scale=scale, **constants)
+    gradients = rows.gradients(loss, at=at)
+    norm_now = post(clip_norm, state, radius=radius)
     # The clip norm is computed from released values; the sum is in its units, of sensitivity 1 for
     # a row that comes or goes, as is the number of short gradients. With noises z_g and z_b the
     # pair costs 1/z^2 = 1/z_g^2 + 1/z_b^2 (Andrew et al. 2021, Thm 1): the weights give the
@@ -522,6 +577,26 @@ def initial_state_at(v: Any, *, clip: float) -> dict[str, Any]:
 def parameters(state: dict[str, Any], *, radius: float) -> Any:
     """Return the parameters of a state, for rows as they are."""
     return np.asarray(state["v"]) / radius
+
+
+def at_reference(state: dict[str, Any], total: Any) -> dict[str, Any]:
+    """Return a state whose reference is where it is, with the sum of all rows' gradients there."""
+    return {**state, "reference": state["v"], "total": np.asarray(total, dtype=np.float64)}
+
+
+def reference_point(state: dict[str, Any], *, radius: float) -> Any:
+    """Return the parameters of a state's reference, for rows as they are."""
+    return np.asarray(state["reference"]) / radius
+
+
+def corrected_sum(state: dict[str, Any], here: Any, there: Any, *, rate: float) -> Any:
+    """Return a sample's part of the reference's sum, and by how much the sample's own differs."""
+    return rate * np.asarray(state["total"]) + np.asarray(here) - np.asarray(there)
+
+
+def scaled_noise(sigma: float, *, by: float) -> float:
+    """Return a multiple of a noise."""
+    return float(sigma) * by
 
 
 def clip_norm(state: dict[str, Any], *, radius: float) -> float:

@@ -48,13 +48,19 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
         A step size of its own for each coordinate; ``learning_rate`` is 0.1 then by default.
     adaptive
         A `Clipping` to follow a quantile of the norms; its count is released beside each gradient.
+    reference
+        Noisy SVRG: after so many rounds the sum of all rows' gradients is released, and a round
+        adds to its share of that what a sample's gradients differ from those at the same point. It
+        releases two sums of each sample, and was no better than samples alone: it is here to
+        compare with.
 
     References
     ----------
     Abadi et al. 2016, Algorithm 1; Mironov, Talwar and Zhang 2019 (the sampled Gaussian); Andrew et
-    al. 2021 (adaptive clipping); Kingma and Ba 2015, Algorithm 1, and Tang, Shpilevskiy and
-    Lecuyer 2024 (Adam, freed of the noise's variance). The exact percentile of a round's norms, as
-    it is sometimes printed, is not private: one row can move the sum by any amount.
+    al. 2021 (adaptive clipping); Wang, Ye and Xu 2017 (noisy SVRG); Kingma and Ba 2015,
+    Algorithm 1, and Tang, Shpilevskiy and Lecuyer 2024 (Adam, freed of the noise's variance). The
+    exact percentile of a round's norms, as it is sometimes printed, is not private: one row can
+    move the sum by any amount.
 
     Examples
     --------
@@ -75,11 +81,27 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
     clip: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     adaptive: Clipping | None = None
     adam: bool = False
+    reference: int | None = None
     norm: float | None = None
     free: str = "sigma"
 
     title: ClassVar[str] = "NoisySGD"
     calibrated: ClassVar[bool] = True
+
+    def __attrs_post_init__(self) -> None:
+        rounds = self.reference
+        if rounds is None:
+            return
+        if type(rounds) is not int or rounds < 1 or self.steps % rounds:
+            raise DeclarationError(
+                f"NoisySGD.reference must be a number of rounds by which its {self.steps} steps "
+                f"can be divided, got {rounds!r}"
+            )
+        if self.adaptive is not None or self.sampling_rate >= 1:
+            raise DeclarationError(
+                "NoisySGD with a reference needs a fixed clip and a sampling rate below 1: leave "
+                "out adaptive, or take NoisyGradientDescent"
+            )
 
     def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
         """Return the budget, checked; refuse a delta that rounds without any noise would keep."""
@@ -108,6 +130,7 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
             self.momentum,
             self.adaptive,
             self.adam,
+            self.reference,
         )
         weights = self.weights(table, class_noise(table, settings, self.free))
         problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
