@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import field, frozen
-from objectives import Game, Model, Odds, Sloped, best_of_moved, moved_rows, random_model
+from objectives import Game, Model, Moved, Odds, Sloped, best_of_moved, moved_rows, random_model
 from scipy import optimize
 
 import adaptive_dp as dp
@@ -401,9 +401,21 @@ def rough(x: Floats, y: Floats, ridge: float) -> Game:
     return Rough(np.full((2, 1), 5.0), x.sum(axis=0), -y.sum(keepdims=True), ridge, 1.0)
 
 
+class Together(Moved):
+    """Rows' own parameters that add up to 1: they are not their own."""
+
+    def project(self, y: Floats) -> Floats:
+        return super().project(weights(y)) if len(y) else y
+
+
+def together(x: Floats, y: Floats, ridge: float) -> Moved:
+    return Together(x * y[:, None], ridge)
+
+
 @pytest.mark.parametrize(
     ("g", "words"),
     [
+        (together, "depends on the number of rows"),
         (fails, "KeyError"),
         (flat, "strong convexity"),
         (wide, "width|shape|operands|mismatch"),

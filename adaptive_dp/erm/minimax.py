@@ -79,9 +79,11 @@ class Game:
     """A game of your own for each data set, with what its author declares of it.
 
     The game is ``ridge / 2 |x|^2``, a term without data, and one for each row; convex in x and
-    concave in y. An adversary may have parameters for each row, which only that row's term reads:
-    how far a row can be moved, say. They cost nothing. What all terms may read is shared: weights
-    of groups, say. That must be strongly concave, and costs by how far a row's term can pull it.
+    concave in y. An adversary may have parameters for each row, in a set of their own, which only
+    that row's term reads: how far a row can be moved, say. They cost nothing. What all terms may
+    read is shared: weights of groups, say, and of rows if they must add up to 1. It must be
+    strongly concave, and costs by how far a row's term can pull it. In y what is shared comes
+    first, then what rows have, in their order.
 
     Parameters
     ----------
@@ -441,8 +443,8 @@ def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
             shared = before.adversary == after.adversary
             nu = (game.strong_concavity or 0.0) if shared and game.shift else 0.0
             wrong = _differs(after, width, (ridge, nu), (w, far), (y, other))
-            if not wrong and (shared or not before.adversary):
-                wrong = _bends(game, before, after, w, y)
+            if not wrong:
+                wrong = _bends(game, before, after, w, size * draw.normal(size=after.adversary))
             if wrong:
                 raise ValueError(f"the game is not as declared, on {n} rows made up: {wrong}")
     moves = game.moves(ridge)
@@ -514,16 +516,23 @@ def _differs(
     return ""
 
 
-def _bends(game: Game, before: Saddle, after: Saddle, w: Floats, y: Floats) -> str:
-    """Return by how much a row's gradients are longer than declared, or nothing."""
-    y_before = y[: before.adversary]
+def _bends(game: Game, before: Saddle, after: Saddle, w: Floats, point: Floats) -> str:
+    """Return in what a row changes the rest of a game, beyond what is declared, or nothing."""
+    count = before.adversary
+    if count > after.adversary:
+        return "its adversary has fewer parameters with a row more"
+    y, y_before = after.project(point), before.project(point[:count])
+    if np.abs(y[:count] - y_before).max(initial=0.0) > 1e-9:
+        return (
+            "which y there may be of what rows share, or of one row, depends on the number of rows "
+            "or on the others' y (what is shared comes first, then what each row has, in order)"
+        )
     slope = np.linalg.norm(after.against(y).gradient(w) - before.against(y_before).gradient(w))
     if not slope <= game.slope * (1 + 1e-6):
         return f"a row's gradient by x has norm {slope:g}, and its slope is {game.slope:g}"
-    if not before.adversary:
-        return ""
-    pull = np.linalg.norm(after.ascent(w, y) - before.ascent(w, y_before))
-    if not pull <= game.shift * (1 + 1e-6):
+    # of other rows' own parameters there is nothing to pull
+    pull = np.linalg.norm(after.ascent(w, y)[:count] - before.ascent(w, y_before))
+    if not pull <= game.shift * (1 + 1e-6) + 1e-9:
         return f"a row's gradient by y has norm {pull:g}, and its shift is {game.shift:g}"
     return ""
 

@@ -447,7 +447,7 @@ def descent_round(
     if adaptive is None:
         common = (loss, settings, state, radius, free)
         total = gradient_sum(rows, at, *common)
-        noise = parameter(total, "sigma")
+        noise: Released[float] = parameter(total, "sigma")
         if settings.reference is not None:
             # two sums of one sample, of which each of its rows moves both
             there = gradient_sum(rows, post(reference_point, state, radius=radius), *common)

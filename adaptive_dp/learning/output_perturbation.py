@@ -39,7 +39,7 @@ from adaptive_dp.learning.base import (
 )
 from adaptive_dp.mechanisms.additive import Gaussian, Laplace, Norm
 from adaptive_dp.queries.domains import Categories, Interval
-from adaptive_dp.queries.minimizer import released_ridge
+from adaptive_dp.queries.minimizer import SaddlePoint, released_ridge
 from adaptive_dp.queries.moments import LEAST, MOST, ConstrainedCoefficients
 from adaptive_dp.queries.table import Table
 
@@ -232,6 +232,7 @@ class OutputPerturbation(WeightedLearner[Model]):
             ridge = post(ridge_of_game, ridge, radius=problem.radius, **declared)
         asked = query(ridge=ridge)
         width = problem.width * loss.outputs
+        assert isinstance(asked.operation, SaddlePoint)
         if asked.operation.width != width:
             raise DeclarationError(
                 f"OutputPerturbation of a game returns {width} coefficients for "

@@ -371,7 +371,7 @@ class LabeledRows(Private[Examples]):
         """
         is_released = isinstance(ridge, Handle)
         x, labels = made_up_rows(self.domain)
-        trial = self.domain.radius**2 if is_released else ridge
+        trial: Any = self.domain.radius**2 if is_released else ridge
         if not isinstance(game, Game):
             raise DeclarationError(f"saddle_point needs an adaptive_dp.erm.Game, got {game!r}")
         function = Function.of(game.saddle)
