@@ -409,7 +409,7 @@ class Together(Moved):
 
 
 def together(x: Floats, y: Floats, ridge: float) -> Moved:
-    return Together(x * y[:, None], ridge)
+    return Together(x * y[:, None], ridge, rho=0.0)
 
 
 @pytest.mark.parametrize(
