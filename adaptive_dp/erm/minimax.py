@@ -332,7 +332,7 @@ def solve_saddle(saddle: Saddle, tolerance: float, *, rounds: int = 2000) -> Sol
     NotReached
         If neither has. The message holds no data.
     """
-    with contextlib.suppress(NotReached):
+    with contextlib.suppress(NotReached, ValueError):  # or a search that left the finite numbers
         solution, _ = dual_ascent(saddle, tolerance)
         if solution.residual <= tolerance:
             return solution
