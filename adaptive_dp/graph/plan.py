@@ -381,8 +381,15 @@ def _check_rows_bounded(release: Handle, arrivals: Arrivals) -> None:
             continue
         source, change, regions = arrivals[unaliased(handle.inputs[0])]
         part = isinstance(operation, PartOperation)
+        sample = isinstance(operation, SampleOperation)
         # the compiler recurses once into each part and sample
-        regions += part or isinstance(operation, SampleOperation)
+        regions += part or sample
+        if sample and source.neighbors == "replace_one" and not _is_exchanged(change):
+            raise DeclarationError(
+                f"{handle!r} is a sample of a Poisson sample of {source.name!r}, whose units are "
+                "exchanged (replace_one), and nothing is proven of that; draw one sample, at the "
+                "product of both rates"
+            )
         one_part = not part or handle.inputs[0].domain.whole_units
         if change is not None:
             # a bound in each part does not bound their sum: what is unbounded before stays so
@@ -398,6 +405,13 @@ def _check_rows_bounded(release: Handle, arrivals: Arrivals) -> None:
         )
     if regions > DEPTH:
         raise DeclarationError(f"parts and samples are nested {regions} deep, the limit is {DEPTH}")
+    if source.neighbors == "replace_one" and not change.replaced:
+        compiler.check_noise_of_exchanged(release.operation.label(), release.domain)
+
+
+def _is_exchanged(change: Change | None) -> bool:
+    """Return whether neighbours exchange a unit here, and not in a Poisson sample."""
+    return change is not None and change.replaced
 
 
 def check_declaration(operation: SourceOperation, sources: dict[str, SourceOperation]) -> None:
