@@ -57,8 +57,8 @@ class NeighborError(DeclarationError):
     >>> dp.Pipeline(age=ages.sum().release(dp.Laplace()), size=sizes.sum().release(dp.Laplace()))
     Traceback (most recent call last):
         ...
-    adaptive_dp.graph.errors.NeighborError: the data sets 'homes' (replace_one) and 'people'
-    (add_remove) have different neighbour relations; declare both with the same neighbors=...
+    adaptive_dp.graph.errors.NeighborError: the data sets 'people' (add_remove) and 'homes'
+    (replace_one) have different neighbour relations; declare both with the same neighbors=...
     """
 
 

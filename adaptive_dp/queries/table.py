@@ -554,9 +554,13 @@ class Table(Private[Rows]):
     def sample(self, rate: float) -> Table:
         """Return a Poisson sample: each unit enters with probability ``rate``.
 
+        Where neighbours exchange a unit (``replace_one``), the noise of what is released from it
+        must be `Gaussian`, and it is no sample of a sample; a plan refuses others.
+
         References
         ----------
-        Those of `accountants.Sampled`, which every certificate repeats.
+        Those of `accountants.Sampled` and `accountants.ReplacedSample`, which every certificate
+        repeats.
 
         Examples
         --------
