@@ -197,14 +197,19 @@ def sample_and_all_law(rows: Rows) -> Iterator[tuple[tuple[float, float], float]
         yield (total(rows, some), total(rows, [1] * len(rows))), chance
 
 
-def parts_of_a_sample() -> dict[str, Any]:
-    parts = dict(table_of().sample(RATE).partition("town"))
-    return {town: parts[town]["x"].sum().release(noise()) for town in "AB"}
+def parts_of_a_sample(doubled: int) -> Case:
+    """The sums of both parts; that of the second twice as far apart, or as far."""
 
+    def releases() -> dict[str, Any]:
+        parts = dict(table_of().sample(RATE).partition("town"))
+        noises = {"A": noise(), "B": dp.Gaussian(sigma=NOISE / doubled)}
+        return {town: parts[town]["x"].sum().release(noises[town]) for town in "AB"}
 
-def parts_law(rows: Rows) -> Iterator[tuple[tuple[float, float], float]]:
-    for some, chance in coins(len(rows), RATE):
-        yield (total(rows, some, "A"), total(rows, some, "B")), chance
+    def law(rows: Rows) -> Iterator[tuple[tuple[float, float], float]]:
+        for some, chance in coins(len(rows), RATE):
+            yield (total(rows, some, "A"), doubled * total(rows, some, "B")), chance
+
+    return releases, law
 
 
 def samples_of_parts(first: float, second: float) -> Case:
@@ -258,7 +263,8 @@ CASES: dict[str, tuple[Case, float]] = {
     "numbers of one sign": ((positive, positive_law), 0.05),
     "two samples of one table": ((two_samples, two_laws), 0.99),
     "a sample and the whole table": ((sample_and_all, sample_and_all_law), 0.99),
-    "parts of a sample": ((parts_of_a_sample, parts_law), 0.99),
+    "parts of a sample": (parts_of_a_sample(1), 0.99),
+    "different parts of a sample": (parts_of_a_sample(2), 0.99),
     "equal samples of parts": (samples_of_parts(RATE, RATE), 0.99),
     "different samples of parts": (samples_of_parts(RATE, OTHER), 0.6),
     "a sample of a filter": ((a_filter_of_a_sample, filter_law), 0.1),

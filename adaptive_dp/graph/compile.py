@@ -217,8 +217,9 @@ def _check_shifts(releases: Iterable[ReleaseNode], index: int) -> None:
     Parameters
     ----------
     releases
-        All releases in the sample: in its parts, too. Units that are exchanged may be in two
-        different ones, and of both the longer shift in each is above.
+        All releases in the sample. In parts of it, too: the one unit may be in part i, and the one
+        in its place in part j, with shifts as long as there, at some angle. Two as long as in the
+        part where they are longest lose no less, in opposite directions: one of the worlds.
     index
         Of the sample among the steps of each.
     """
@@ -226,10 +227,11 @@ def _check_shifts(releases: Iterable[ReleaseNode], index: int) -> None:
         check_noise_of_exchanged(release.name, release.mechanism)
         for node in release.steps[index + 1 :]:
             if isinstance(node.handle.operation, SampleOperation | Select):
+                inner = "selection" if isinstance(node.handle.operation, Select) else "sample"
                 raise DeclarationError(
-                    f"{release.name}: nothing is proven of a {node.handle.operation.kind} in a "
-                    "Poisson sample of units that are exchanged (replace_one); draw the sample "
-                    "inside of a selection's body, and one sample in the place of two"
+                    f"{release.name}: nothing is proven of a {inner} in a Poisson sample of units "
+                    "that are exchanged (replace_one); draw the sample inside of a selection's "
+                    "body, and one sample in the place of two"
                 )
 
 

@@ -384,7 +384,8 @@ def _check_rows_bounded(release: Handle, arrivals: Arrivals) -> None:
         sample = isinstance(operation, SampleOperation)
         # the compiler recurses once into each part and sample
         regions += part or sample
-        if sample and source.neighbors == "replace_one" and not _is_exchanged(change):
+        exchanged = source.neighbors == "replace_one"
+        if sample and exchanged and change is not None and not change.replaced:
             raise DeclarationError(
                 f"{handle!r} is a sample of a Poisson sample of {source.name!r}, whose units are "
                 "exchanged (replace_one), and nothing is proven of that; draw one sample, at the "
@@ -407,11 +408,6 @@ def _check_rows_bounded(release: Handle, arrivals: Arrivals) -> None:
         raise DeclarationError(f"parts and samples are nested {regions} deep, the limit is {DEPTH}")
     if source.neighbors == "replace_one" and not change.replaced:
         compiler.check_noise_of_exchanged(release.operation.label(), release.domain)
-
-
-def _is_exchanged(change: Change | None) -> bool:
-    """Return whether neighbours exchange a unit here, and not in a Poisson sample."""
-    return change is not None and change.replaced
 
 
 def check_declaration(operation: SourceOperation, sources: dict[str, SourceOperation]) -> None:
