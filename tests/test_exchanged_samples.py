@@ -356,3 +356,150 @@ def test_no_choice_by_earlier_releases_loses_more(between: bool, delta: float) -
             assert p.sum() == pytest.approx(1) and q.sum() == pytest.approx(1)
             worst = max(worst, lost(p, q, epsilon))
     assert 0.5 * delta <= worst <= delta
+
+
+# --- units of several rows, in parts of a sample and in samples of parts
+
+
+Unit = tuple[tuple[float, str], ...]
+
+
+def several(before: bool) -> tuple[dict[str, Any], Callable[[Unit], dict[Any, float]]]:
+    """The sums of two parts: of one sample, or of a sample of each."""
+    table = table_of(unit="who", rows_per_unit=2)
+    parts = dict((table.sample(RATE) if before else table).partition("town"))
+    rows = {town: parts[town] if before else parts[town].sample(RATE) for town in "AB"}
+    releases = {town: rows[town]["x"].sum().release(noise()) for town in "AB"}
+
+    def means(unit: Unit) -> dict[Any, float]:
+        chances: dict[Any, float] = {}
+        for some, chance in coins(1 if before else 2, RATE):
+            seen = {"A": some[0], "B": some[-1]}
+            mean = tuple(sum(x for x, town in unit if town == t and seen[t]) for t in "AB")
+            chances[mean] = chances.get(mean, 0.0) + chance
+        return chances
+
+    return releases, means
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("delta", [0.2, 0.02])
+def test_no_units_of_two_rows_lose_more(before: bool, delta: float) -> None:
+    releases, means = several(before)
+    epsilon = dp.Pipeline(**releases).certify(delta=delta).epsilon
+    at = np.linspace(-8.0, 8.0, 257)
+    mass = {mean: masses(at, mean, NOISE) for mean in range(-2, 3)}
+    rows = [(x, town) for x in (-1.0, 1.0) for town in "AB"]
+    units: list[Unit] = [(row,) for row in rows]
+    units += itertools.combinations_with_replacement(rows, 2)
+    laws = []
+    for unit in units:
+        law = (p * np.outer(mass[round(a)], mass[round(b)]) for (a, b), p in means(unit).items())
+        laws.append(np.asarray(sum(law)))
+    worst = max(lost(p, q, epsilon) for p, q in itertools.combinations(laws, 2))
+    # a unit that leaves one part for the other is charged as if it were exchanged in both
+    assert (0.4 if before else 0.05) * delta <= worst <= delta
+
+
+# --- where samples stand in a plan
+
+
+def test_rounds_on_one_sample_are_releases_of_one() -> None:
+    """A sample outside of a loop is drawn once, and amplifies all rounds together."""
+    sample = table_of().sample(RATE)
+
+    def step(state: Released[Any], rows: Any) -> Released[Any]:
+        return dp.post(max, state, rows["x"].sum().release(dp.Gaussian(sigma=3.0)))
+
+    rounds = dp.repeat(step, 9, sample, start=0.0)
+    plan = dp.Pipeline(most=rounds, n=sample.count().release(dp.Gaussian(sigma=1.0)))
+    one = accountants.Spend(accountants.Gaussian(mu=math.sqrt(2)))
+    term = accountants.ReplacedSample(one, RATE)
+    alone = accountants.measure(term, accountants.Distribution(), delta=1e-5).bounds.upper
+    assert plan.certify(delta=1e-5).epsilon == pytest.approx(alone, rel=1e-6)
+    assert dp.load(plan.to_json()).certify(delta=1e-5).epsilon == plan.certify(delta=1e-5).epsilon
+    assert dp.verify(plan.certify(delta=1e-5)).holds
+
+
+def best(rows: Any, rate: float) -> dp.Pipeline:
+    """The best of some runs, each on a sample of its own where the rate is below 1."""
+
+    def run(candidate: Released[Any], rows: Any) -> Any:
+        rows = rows.sample(rate) if rate < 1 else rows
+        released = rows["x"].sum().release(dp.Gaussian(sigma=3.0))
+        return released, dp.post(max, candidate, released)
+
+    return dp.Pipeline(best=dp.select(run, [1, 2], rows, stopping=0.5))
+
+
+def test_samples_are_drawn_in_the_runs_of_a_selection_and_not_outside() -> None:
+    table = table_of()
+    with pytest.raises(dp.DeclarationError, match="selection in a Poisson sample"):
+        best(table.sample(RATE), 1.0).certify(delta=1e-5)
+    inside, every = (best(table, rate).certify(delta=1e-5).epsilon for rate in (RATE, 1.0))
+    added = dp.dataset("t", columns={"x": (-1, 1)})
+    assert best(added, RATE).certify(delta=1e-5).epsilon < inside < every
+
+
+def test_what_nothing_is_proven_of_is_refused() -> None:
+    table = table_of()
+    sample = table.sample(RATE)
+    for noisy in (dp.Laplace(scale=1.0), dp.DiscreteGaussian(sigma=2.0), dp.DiscreteLaplace()):
+        with pytest.raises(dp.DeclarationError, match=r"replace_one.*must be dp\.Gaussian"):
+            dp.Pipeline(n=sample.count().release(noisy))
+    with pytest.raises(dp.DeclarationError, match="product of both rates"):
+        dp.Pipeline(n=sample.filter(table["x"] > 0).sample(0.1).count().release(noise()))
+    learner = dp.NoisySGD(["x"], "town", steps=2, sampling_rate=0.1)
+    with pytest.raises(dp.DeclarationError, match="one sample in the place of two"):
+        sample.solve(learner, epsilon=1.0, delta=1e-6)
+    # in a document as well
+    added = dp.dataset("t", columns={"x": (-1, 1)}).sample(RATE)
+    text = dp.Pipeline(n=added.count().release(dp.Laplace(scale=1.0))).to_json()
+    with pytest.raises(dp.DocumentError, match=r"must be dp\.Gaussian"):
+        dp.load(text.replace("add_remove", "replace_one"))
+
+
+def test_budgets_by_closed_forms_are_refused_on_a_sample() -> None:
+    """Their noise is for a unit that is there or not; an exchange costs up to twice as much."""
+    columns = {"x": (-1, 1), "y": (-1, 1)}
+    learner = dp.SSP(["x"], "y")
+    for neighbors, refused in (("add_remove", False), ("replace_one", True)):
+        sample = dp.dataset("t", columns=columns, neighbors=neighbors).sample(0.99)
+        if refused:
+            with pytest.raises(dp.DeclarationError, match="calibrate the plan"):
+                sample.solve(learner, epsilon=1.0, delta=1e-6)
+        else:
+            model = sample.solve(learner, epsilon=1.0, delta=1e-6)
+            assert dp.Pipeline(model=model).certify(delta=1e-6).epsilon <= 1
+        plan = dp.Pipeline(model=sample.solve(learner)).calibrate(epsilon=1.0, delta=1e-6)
+        assert 0.995 <= plan.certify().epsilon <= 1
+
+
+def test_a_sound_query_of_a_sample_has_no_findings() -> None:
+    """Its sensitivity is of a unit that is there or not, and a search exchanges both."""
+    query = table_of().sample(0.5)["x"].sum()
+    dp.testing.check(dp.Gaussian(sigma=2.0), query, only=["sensitivity", "loss", "audit"])
+
+
+# --- sessions
+
+
+def test_a_session_pays_for_samples_as_plans_do() -> None:
+    rows = {"x": np.linspace(-1, 1, 30), "town": ["A", "B"] * 15}
+    table = table_of(size=30)
+    with dp.Session(t=rows, budget=dp.Budget(3.0, 1e-5), accountant="renyi", seed=1) as session:
+        session.run(table.sample(0.2)["x"].sum().release(dp.Gaussian(sigma=3.0)))
+        once = session.epsilon
+        spend = accountants.Spend(accountants.Gaussian(mu=1 / 3.0))
+        sampled, exchanged = accountants.Sampled(spend, 0.2), accountants.ReplacedSample(spend, 0.2)
+        costs = [
+            accountants.measure(term, accountants.Renyi(), delta=1e-5).bounds.upper
+            for term in (sampled, exchanged)
+        ]
+        assert costs[0] < costs[1] <= once * (1 + 1e-9)
+        with pytest.raises(dp.DeclarationError, match=r"must be dp\.Gaussian"):
+            session.run(table.sample(0.2).count().release(dp.Laplace(scale=9.0)))
+        assert session.epsilon == once
+        learner = dp.NoisySGD(["x"], "town", steps=5, sampling_rate=0.2)
+        session.run(table.solve(learner, epsilon=0.5, delta=1e-6))
+        assert once < session.epsilon <= 3.0
