@@ -148,7 +148,9 @@ def _worlds(term: Term, cap: int) -> Worlds:
             # own proof: of Gaussian bodies the one of the largest mu, whose shifts are opposite,
             # dominates where a unit of one choice is replaced by one of another, with shifts at an
             # angle that are no longer; and it is one of these worlds
-            if not all(isinstance(loss, losses.Gaussian) for world in inner for loss in world.spends):
+            if not all(
+                isinstance(loss, losses.Gaussian) for world in inner for loss in world.spends
+            ):
                 _touches_alike(term, part)
             return _each(inner, lambda body: losses.ReplacedSample(body, rate))
         case Subset(part=part, size=size, of=of):

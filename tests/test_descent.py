@@ -373,9 +373,7 @@ class TestAudit:
                     epsilon = max(epsilon, math.log((low - delta) / high))
         return epsilon
 
-    @pytest.mark.parametrize(
-        ("neighbors", "absent"), [("add_remove", []), ("replace_one", ["N"])]
-    )
+    @pytest.mark.parametrize(("neighbors", "absent"), [("add_remove", []), ("replace_one", ["N"])])
     def test_it_stays_below_the_certificate_and_a_broken_one_does_not(
         self, neighbors: str, absent: list[str]
     ) -> None:
