@@ -382,7 +382,7 @@ class TestAudit:
         settings = {"learning_rate": 1e-3, "momentum": 0.0, "clip": 0.1}
         learner = dp.NoisySGD(["x"], "s", dp.HuberHinge(), 2, 0.98, **settings)
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5)
-        # an exchange costs twice as much: with the noise of a row that is there or not, too much to see
+        # an exchange costs twice as much: with less noise, more than so few draws can show
         sound = plan.fix(sigma=4.0 if absent else 2.0)
         broken = plan.fix(sigma=0.2)
         paper = sound.certify()

@@ -353,7 +353,7 @@ def test_no_choice_by_earlier_releases_loses_more(between: bool, delta: float) -
     for other in (-1.0, 1.0):
         laws = [law([other, own]) for own in (-1.0, 0.0, 1.0)]
         for p, q in itertools.combinations(laws, 2):
-            assert p.sum() == pytest.approx(1) and q.sum() == pytest.approx(1)
+            assert (p.sum(), q.sum()) == pytest.approx((1, 1))
             worst = max(worst, lost(p, q, epsilon))
     assert 0.5 * delta <= worst <= delta
 

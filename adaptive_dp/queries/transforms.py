@@ -702,9 +702,9 @@ class Filter(Operation):
 class Sample(SampleOperation):
     """A Poisson sample of the units, which amplifies the privacy of what is released from it.
 
-    Where a unit appears, vanishes or is zeroed out the term is `accountants.Sampled`. Where neighbours
-    exchange a unit, what is released from the sample has Gaussian noise, and the body is charged for
-    a unit that is in the sample or is not: the term is `accountants.ReplacedSample`.
+    Where a unit appears, vanishes or is zeroed out the term is `accountants.Sampled`. Where
+    neighbours exchange a unit, what is released from the sample has Gaussian noise, and the body is
+    charged for a unit that is in the sample or is not: the term is `accountants.ReplacedSample`.
 
     Parameters
     ----------
