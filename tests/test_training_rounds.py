@@ -242,9 +242,9 @@ def test_any_round_but_the_next_one_is_refused_and_nothing_is_written() -> None:
             session.run(begun, again=True)
         assert session.head == head
         session.run(at(begun, 3)), session.run(at(begun, 4))
+        fifth = at(begun, 5)
         with pytest.raises(dp.DeclarationError, match="has 4 rounds"):
-            at_5 = at(begun, 5)
-            session.run(at_5)
+            session.run(fifth)
 
 
 def test_rounds_of_another_training_or_of_other_rows_are_refused() -> None:
@@ -267,11 +267,10 @@ def test_rounds_of_another_training_or_of_other_rows_are_refused() -> None:
     sampled = PEOPLE.sample(0.5).examples(["age"], "ill", norm=1.0).stream(Logistic(), clip=1.0)
     with pytest.raises(dp.DeclarationError, match="not a sample"):
         dp.Pipeline(x=begin(query=sampled))
-    with pytest.raises(dp.DeclarationError, match="loop"):
-        one = FollowTheLeaderRound(round=1)
-        dp.Pipeline(
-            x=dp.repeat(lambda at: QUERY.release(one, given=[begun, at]), 2, start=[0.0, 0.0])
-        )
+    one = FollowTheLeaderRound(round=1)
+    loop = dp.repeat(lambda at: QUERY.release(one, given=[begun, at]), 2, start=[0.0, 0.0])
+    with pytest.raises(dp.DeclarationError, match="inside of a loop"):
+        dp.Pipeline(x=loop)
     # a plan in which a round is released twice, which is paid for once
     with pytest.raises(dp.DeclarationError, match="second release in place 2"):
         dp.Pipeline(a=at(begun, 2), b=at(begun, 2, 1.0))
@@ -455,6 +454,11 @@ def test_a_ledger_with_more_rounds_than_were_paid_for_does_not_hold() -> None:
     unreleased = [entries[0], entries[1], entries[3], {**entries[4], "of": 2}]
     assert "not paid for" in str(recomputed(rechained(unreleased)).reasons)
     # a beginning that claims to cost less
-    cheap = {**entries[1], "costs": [[p, {**c, "loss": {**c["loss"], "mu": 1e-3}}]
-             if "mu" in str(c) else [p, c] for p, c in entries[1]["costs"]]}
+    cheap = {
+        **entries[1],
+        "costs": [
+            [p, {**c, "loss": {**c["loss"], "mu": 1e-3}}] if "mu" in str(c) else [p, c]
+            for p, c in entries[1]["costs"]
+        ],
+    }
     assert recomputed(rechained([entries[0], cheap, *entries[2:]])).reasons != ()

@@ -938,9 +938,10 @@ class Run:
             self._check_run(node)
             asked = self.hidden[self._run_of(node)].asked
             # two releases in one place would be paid for once, also if one was never finished
-            if place is not None and asked.setdefault(place, digests[node.name]) != digests[
-                node.name
-            ]:
+            if (
+                place is not None
+                and asked.setdefault(place, digests[node.name]) != digests[node.name]
+            ):
                 raise RunError(
                     f"node {node.name!r} was asked for with other parameters before, and was "
                     "interrupted: ask for it as it was. Nothing was released."

@@ -801,9 +801,7 @@ class FollowTheLeaderRun(FollowTheLeader):
     begins: ClassVar[bool] = True
     released_inputs: ClassVar[int] = 0
     selectable: ClassVar[bool] = False
-    theorem: ClassVar[str] = (
-        "Denisov et al. 2022, Thm 2.1; in single rounds: Vadhan & Zhang 2023"
-    )
+    theorem: ClassVar[str] = "Denisov et al. 2022, Thm 2.1; in single rounds: Vadhan & Zhang 2023"
 
     run: str = attrs.field(default="", kw_only=True)
 

@@ -169,8 +169,8 @@ class Loop:
     the number of rounds: released values alone. A loop that goes on from an older checkpoint than
     its ledger asks for rounds again. One that reads just what it read before (the same parameters,
     rate, threshold and noise) is the same release, whose recorded value the session returns at no
-    cost; any other is charged, and has fresh noise; with correlated noise it is refused. No noise is
-    used twice, and nothing is free that was not released already.
+    cost; any other is charged, and has fresh noise, or is refused where noise is correlated. No
+    noise is used twice, and nothing is free that was not released already.
 
     Examples
     --------
@@ -286,7 +286,7 @@ class Loop:
 
         Of correlated noise it has what pays for all rounds in it.
         """
-        return self._plan(self._gradients)
+        return self._plan(self._gradients, self._beginning())
 
     def step(self, loss: Any = None) -> Round:
         """Take a round: charged, then drawn and released, then a step of the optimizer.
@@ -310,24 +310,26 @@ class Loop:
         gradients = self._gradients
         if loss is not None:
             gradients = self._gradients_of(evolve(self._training, loss=loss))
-        number, read = self.number + 1, self._read()
+        number, read, begun = self.number + 1, self._read(), self._beginning()
         digest = digest_of(read)
         _HELD[digest] = read
         try:
-            plan = self._plan(gradients)
-            if self._begun is not None and number == 1:
+            plan = self._plan(gradients, begun)
+            if begun is not None and number == 1:
                 # by itself, so that a round that is interrupted does not pay for all rounds again
-                self._session.run(Pipeline(begun=self._begun), name=f"{self._name or 'all rounds'}")
+                self._session.run(Pipeline(begun=begun), name=self._name or "all rounds")
+                self._begun = begun
             result = self._session.run(plan, name=f"round {number}")
         finally:
             _HELD.pop(digest, None)
+        self._begun = begun
         expected, threshold, training = self._expected(), self.threshold, self._training
         total = np.asarray(result["gradients"], dtype=np.float64)
         short = result.get("short_gradients")
-        if self._begun is not None and self._adapts:
-            weight: Any = self._begun.inputs[0].operation
+        if begun is not None and self._adapts:
+            weight: Any = begun.inputs[0].operation
             total, short = total[:-1], total[-1] / math.ldexp(weight.short, -STREAM_BITS)
-        told = training.is_told and self._begun is None
+        told = training.is_told and begun is None
         deviation = self._sigma * training.sum_weight / expected if told else 0.0
         after = training.step_of(told=told).following(self._state, total / expected, deviation)
         share = None
@@ -358,11 +360,11 @@ class Loop:
         theta = theta.astype(np.float64)
         return np.append(theta, self.threshold) if self._adapts else theta
 
-    def _plan(self, gradients: UnitGradientsOf) -> Pipeline:
+    def _plan(self, gradients: UnitGradientsOf, begun: Released[Any] | None) -> Pipeline:
         """Return the plan of the next round, with these gradients."""
         training, rows = self._now, NetworkTable(self._reads, (self._table,))
         at = Public(ParametersAt(digest_of(self._read())))
-        if training.noise == "independent":
+        if begun is None:
             released = training.releases(gradients, rows, at, public(self.threshold))
             return Pipeline(**released).fix(**{training.free: self._sigma})
         if not self._adapts and self.threshold != training.threshold:
@@ -370,14 +372,19 @@ class Loop:
                 f"the threshold of this training is {training.threshold:g}, and a checkpoint's "
                 f"{self.threshold:g}: all rounds of correlated noise have the same"
             )
-        if self._begun is None:
-            query, mechanism = training.stream_of(self._gradients, self._table.domain)
-            sums: PrivateQuery[Any] = PrivateQuery(query, (Private(self._gradients, (rows,)),))
-            self._begun = sums.release(self._run(mechanism), name="all_rounds")
-        stream: Any = self._begun.inputs[0].operation
-        own: PrivateQuery[Any] = PrivateQuery(stream, (Private(gradients, (rows,)),))
+        stream: Any = begun.inputs[0].operation
+        sums: PrivateQuery[Any] = PrivateQuery(stream, (Private(gradients, (rows,)),))
         one = FollowTheLeaderRound(round=self.number + 1)
-        return Pipeline(gradients=own.release(one, given=[self._begun, at], name="gradients"))
+        return Pipeline(gradients=sums.release(one, given=[begun, at], name="gradients"))
+
+    def _beginning(self) -> Released[Any] | None:
+        """Return the release that pays for all rounds of correlated noise."""
+        if self._begun is not None or self._training.noise == "independent":
+            return self._begun
+        query, mechanism = self._training.stream_of(self._gradients, self._table.domain)
+        rows = NetworkTable(self._reads, (self._table,))
+        sums: PrivateQuery[Any] = PrivateQuery(query, (Private(self._gradients, (rows,)),))
+        return sums.release(self._run(mechanism), name="all_rounds")
 
     def _run(self, mechanism: FollowTheLeader) -> FollowTheLeaderRun:
         """Return the beginning of a training's rounds, with this loop's noise and name."""
