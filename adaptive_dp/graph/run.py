@@ -933,7 +933,8 @@ class Run:
                 continue
             place = operation.mechanism.ordinal
             if self._run_of(node) in begun:  # it begins now
-                operation.mechanism.check_run(self._run_of(node).operation.mechanism.begin())
+                beginning: Any = self._run_of(node).operation
+                operation.mechanism.check_run(beginning.mechanism.begin())
                 continue
             self._check_run(node)
             asked = self.hidden[self._run_of(node)].asked

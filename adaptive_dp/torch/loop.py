@@ -196,6 +196,7 @@ class Loop:
         self._session, self._table, self._name = session, table, name
         # of correlated noise, once a round was taken: the release that pays for all
         self._begun: Released[Any] | None = None
+        self._sigma = math.inf
         self._reads, self._gradients = training.operations(table.domain)
         self._training = training
         self.sigma = sigma
@@ -216,8 +217,9 @@ class Loop:
         if self._begun is not None:
             query, mechanism = training.stream_of(gradients, self._table.domain)
             paid: Any = self._begun.inputs[0].operation
+            release: Any = self._begun.operation
             settled = evolve(query, optimizer=paid.optimizer, schedule=paid.schedule)
-            if settled != paid or self._run(mechanism) != self._begun.operation.mechanism:
+            if settled != paid or self._run(mechanism) != release.mechanism:
                 raise DeclarationError(_SETTLED)
         self._gradients, self._training = gradients, training
         self._expected()
@@ -363,7 +365,7 @@ class Loop:
     def _plan(self, gradients: UnitGradientsOf, begun: Released[Any] | None) -> Pipeline:
         """Return the plan of the next round, with these gradients."""
         training, rows = self._now, NetworkTable(self._reads, (self._table,))
-        at = Public(ParametersAt(digest_of(self._read())))
+        at: Public[Any] = Public(ParametersAt(digest_of(self._read())))
         if begun is None:
             released = training.releases(gradients, rows, at, public(self.threshold))
             return Pipeline(**released).fix(**{training.free: self._sigma})
