@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,48 @@ def test_without_noise_it_is_the_descent_on_batches_that_stay(noise: str) -> Non
         np.testing.assert_allclose(sums[k], sums[k + 2], atol=1e-3)
         np.testing.assert_allclose(sums[k], sums[k + 4], atol=1e-3)
     assert np.abs(sums[0] - sums[1]).max() > 0.05
+
+
+class Wide:
+    """The network's class, whose parameters are 10,000: a law by one loop."""
+
+    def __new__(cls) -> Any:
+        return torch.nn.Linear(4_999, 2)
+
+
+@pytest.mark.parametrize("bands", [1, 4])
+def test_the_noise_of_a_loop_has_the_covariance_of_the_factorization(bands: int) -> None:
+    """Of no rows: what rounds release is noise alone, whose prefix sums have covariance B B'.
+
+    C by its definition, in floats. Each of 36 means of 10,000 products, within six deviations.
+    """
+    table = dp.dataset("images", columns={"image": dp.tensor((4_999,), (0, 1)), "y": [0, 1]})
+    learner = dp.torch.Training(
+        Wide,
+        torch.nn.CrossEntropyLoss(),
+        sgd,
+        **{"steps": 8, "sampling_rate": 0.25, "batch_size": 10, "clipping": 1.0},
+        noise="banded",
+        bands=bands,
+    )
+    rows = {"image": np.zeros((0, 4_999)), "y": np.zeros(0, dtype=int)}
+    found: list[Any] = []
+    with dp.Session(budget=RESERVED, seed=3, images=rows) as session:
+        take = session.run
+        session.run = lambda plan, name="": found.append(take(plan, name=name)) or found[-1]
+        assert len([*dp.torch.Loop(session, table, learner, sigma=1.5)]) == 8
+    noise = np.cumsum([each["gradients"] for each in found if "gradients" in each], axis=0)
+    c = np.array([1, 1 / 2, 3 / 8, 5 / 16])[:bands]
+    encoder = sum(np.diag(np.full(8 - j, v), -j) for j, v in enumerate(c))
+    # a unit is in two rounds, four apart: its columns do not overlap
+    sigma = 1.5 * math.sqrt(2) * np.linalg.norm(c)
+    b = np.tri(8) @ np.linalg.inv(encoder)
+    expected = sigma**2 * b @ b.T
+    count = noise.shape[1]
+    assert count == 10_000
+    spread = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / count)
+    # coefficients are rounded to 2^-12
+    assert (np.abs(noise @ noise.T / count - expected) < 6 * spread + 1e-3 * expected).all()
 
 
 def test_what_a_loop_asked_before_is_free_and_anything_else_is_refused(tmp_path: Path) -> None:

@@ -381,7 +381,11 @@ def test_a_crash_between_payment_and_release_is_paid_for(
         assert once > 0
     monkeypatch.setattr(dp.Session, "_record", real)
     with dp.Session(**TERMS, ledger=path) as session:
-        begun = begin()
+        # the other session may still be there: a training is begun once
+        with pytest.raises(RunError, match="by another name"):
+            session.run(begin())
+        assert session.spent.costs[1] == once
+        begun = begin(run="second")
         session.run(begun)
         assert session.spent.costs[1] == pytest.approx(2 * once)
         monkeypatch.setattr(dp.Session, "_record", lambda *_: 1 / 0)
@@ -391,6 +395,31 @@ def test_a_crash_between_payment_and_release_is_paid_for(
         with pytest.raises(RunError, match="next round of this training is 2"):
             session.run(at(begun, 1))  # drawn, and lost
         assert recomputed(session._ledger.entries()).reasons == ()
+        assert dp.verify(session.certificate()).holds
+
+
+def test_two_sessions_that_begin_at_once_do_not_share_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has read the ledger before the first one paid, and pays before it releases."""
+    path, real = tmp_path / "study.db", dp.Session._compute
+    with (
+        dp.Session(**TERMS, ledger=path, create=True) as first,
+        dp.Session(**TERMS, ledger=path) as second,
+    ):
+
+        def meanwhile(session: Any, step: Any) -> None:
+            monkeypatch.setattr(dp.Session, "_compute", real)
+            with pytest.raises(RunError, match="by another session"):
+                second.run(begin())
+            real(session, step)
+
+        monkeypatch.setattr(dp.Session, "_compute", meanwhile)
+        begun = begin()
+        first.run(begun)
+        first.run(at(begun, 1))
+        assert first.spent == second.spent
+        assert dp.verify(second.certificate()).holds
 
 
 def test_a_child_that_was_forked_takes_no_round(tmp_path: Path) -> None:

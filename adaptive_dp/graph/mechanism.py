@@ -222,8 +222,8 @@ class Mechanism:
         True where `release` gets, in place of the first released value, the run that this release
         has begun.
     ordinal
-        Where it continues: which of the run's releases it is, from 1 on, each of which is made
-        once and after those before it. None where a run has any number of them, in any order.
+        Of a run whose releases are each made once, and in order: 0 where it begins the run, else
+        which of them it is, from 1 on. None where a run has any number of them, in any order.
     selectable
         False where what it says of its release, beside its loss, does not hold of the best of
         several runs: a private selection refuses it.

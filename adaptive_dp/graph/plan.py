@@ -368,7 +368,7 @@ def check_flow(handle: Handle, arrivals: Arrivals | None = None) -> None:
 def _check_taken_once(handle: Handle, taken: set[tuple[int, int]]) -> None:
     """Refuse a second release in one place of a run, which the first one was paid for; add it."""
     operation = handle.operation
-    if not isinstance(operation, Release) or operation.mechanism.ordinal is None:
+    if not (isinstance(operation, Release) and operation.mechanism.ordinal):
         return
     place = id(unaliased(handle.inputs[1])), operation.mechanism.ordinal
     if place in taken:

@@ -951,7 +951,9 @@ class Run:
     def may_retake(self, node: Node) -> bool:
         """Return whether nothing was drawn yet for a node that continues a run in its own place."""
         operation = node.handle.operation
-        if not (isinstance(operation, Release) and operation.mechanism.ordinal is not None):
+        if not (isinstance(operation, Release) and operation.mechanism.continues):
+            return False
+        if operation.mechanism.ordinal is None:
             return False
         try:
             self._check_run(node)

@@ -773,8 +773,8 @@ class FollowTheLeaderRun(FollowTheLeader):
     other releases among them.
 
     *Any trade-off function* that bounds each strategy's bounds the composition: an interactive
-    mechanism is then post-processing of one pair of that trade-off function (Vadhan and Zhang
-    2023).
+    mechanism of finitely many answers (rows are of 64 bits) is then post-processing of one pair of
+    that trade-off function (Vadhan and Zhang 2023).
 
     Parameters
     ----------
@@ -799,6 +799,7 @@ class FollowTheLeaderRun(FollowTheLeader):
     """
 
     begins: ClassVar[bool] = True
+    ordinal: ClassVar[int | None] = 0
     released_inputs: ClassVar[int] = 0
     selectable: ClassVar[bool] = False
     theorem: ClassVar[str] = "Denisov et al. 2022, Thm 2.1; in single rounds: Vadhan & Zhang 2023"

@@ -489,7 +489,7 @@ def _places(structure: Structure, new: Sequence[Node]) -> list[tuple[str, int]]:
     places = []
     for node in new:
         operation = node.handle.operation
-        if isinstance(operation, Release) and operation.mechanism.ordinal is not None:
+        if isinstance(operation, Release) and operation.mechanism.ordinal:
             begun = structure.of(node.handle.inputs[1])
             places.append((begun.digest, operation.mechanism.ordinal))
     return sorted(places)

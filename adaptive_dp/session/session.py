@@ -29,7 +29,7 @@ from accountants.errors import BudgetError
 from accountants.filters import UnitTotals
 from accountants.numerics import Array, ceiling, kept, shown
 from adaptive_dp.graph.certificate import Certificate, table
-from adaptive_dp.graph.errors import DeclarationError, LedgerError, PlanError
+from adaptive_dp.graph.errors import DeclarationError, LedgerError, PlanError, RunError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, PublicSource, Release, Released
 from adaptive_dp.graph.loops import Loop, rewritten
 from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
@@ -357,6 +357,7 @@ class Session:
         self._fields: dict[str, Mapping[str, Any]] = {}
         self._released, self._offered = ReleasedValues(), set[str]()
         self._recorded = set[int]()  # the numbers of the spends that have released
+        self._paid = set[str]()  # digests of what spends have paid for
         self._spends: list[Entry] = []
         # of the steps that this session has run: the nodes at which later plans begin, and by the
         # number of its spend each request that `pipeline` has not taken into the journal yet
@@ -792,6 +793,7 @@ class Session:
             self._read(others)
             check_declarations(request.data, self._declared, self._fields)
             self._individual_releases(request)  # again: others may have read another data set
+            self._check_made_once(request)
             self._check_open()
             self._account.check(placed, request.part)
             # `_offered` is read in the transaction: no node is offered by two entries
@@ -812,6 +814,18 @@ class Session:
         # an interrupt comes before this line, the next reading of the ledger has the entry.
         self._read(appended[-1:])
         return int(appended[-1]["number"])
+
+    def _check_made_once(self, request: _Request) -> None:
+        """Refuse to pay again for what is made once, so that one process alone makes it."""
+        for node in request.new:
+            if not (isinstance(node, ReleaseNode) and node.mechanism.ordinal is not None):
+                continue
+            if node.digest in self._paid:
+                raise RunError(
+                    f"{node.name!r} was paid for before, and is made once: by another session, or "
+                    "in a step that did not end; begin another run, by another name, which is paid "
+                    "for. Nothing was released."
+                )
 
     def _check_open(self) -> None:
         """Refuse a spend from a ledger that its keeper has closed, or whose budget was raised."""
@@ -928,6 +942,7 @@ class Session:
                     self._declared.setdefault(name, (digest, neighbors))
                 self._fields = written_fields(entry) | self._fields
                 self._offered.update(entry["offers"].values())
+                self._paid.update(entry["releases"])
                 self._spends.append(entry)
             elif entry["kind"] == "release":
                 self._released.read(entry["values"])
@@ -1663,10 +1678,9 @@ def _drawable(handle: Any) -> Handle:
         raise DeclarationError(
             "again=True draws a release or a loop once more; ask for that handle itself"
         )
-    mechanism = getattr(handle.operation, "mechanism", None)
-    if mechanism is not None and (mechanism.begins or mechanism.ordinal is not None):
+    if isinstance(handle.operation, Release) and handle.operation.mechanism.ordinal is not None:
         raise DeclarationError(
-            f"{type(mechanism).__name__} is made once: begin another run, by another name"
+            f"{handle!r} is made once: begin another run, by another name, which is paid for"
         )
     return handle
 
