@@ -193,6 +193,8 @@ class Loop:
     def __init__(
         self, session: Payer, table: Table, training: Training, *, sigma: float, name: str = ""
     ) -> None:
+        if not isinstance(name, str):
+            raise DeclarationError(f"name must be a str, got {name!r}")
         self._session, self._table, self._name = session, table, name
         # of correlated noise, once a round was taken: the release that pays for all
         self._begun: Released[Any] | None = None
