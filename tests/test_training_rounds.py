@@ -107,6 +107,40 @@ def test_trade_offs_compose_with_what_comes_in_between(adversary: Any, epsilon: 
     assert (adversary is always) <= (max(found) > bound * (1 - 1e-2) - 1e-6)
 
 
+@pytest.mark.parametrize("adversary", [always, greedy, hiding])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.2, 2.5])
+def test_amplified_rounds_compose_with_what_comes_in_between(
+    adversary: Any, epsilon: float
+) -> None:
+    """Two bins of a round each: the unit is in one of them by a coin that nobody sees.
+
+    An integral over both rows and the bit, against the bound of the whole training and a response.
+    """
+    encoder = accountants.Toeplitz([1.0, C], 2)
+    whole = accountants.allocated_matrix_factorization(encoder, SIGMA, 2)
+    response = accountants.Spend(accountants.Pure(EPSILON))
+    term = accountants.Sequential([whole, response])
+    bound = accountants.measure(term, accountants.Distribution(), epsilon=epsilon).bounds.upper
+    y = np.linspace(-9, 10, 1_201)
+    weight = stats.norm.pdf(y, 0, SIGMA) * (y[1] - y[0])
+    found = np.zeros(2)
+    for bit in (0, 1):
+        p, q = (RIGHT, 1 - RIGHT) if bit else (1 - RIGHT, RIGHT)
+        moves = np.array([adversary(each, bit) for each in y])[:, None]
+        first, last = y[:, None], y[None, :]
+        in_first = np.exp((first - 0.5 + C * last - C**2 / 2) / SIGMA**2)
+        in_last = np.exp((moves * last - moves**2 / 2) / SIGMA**2)
+        ratio = p / q * (in_first + in_last) / 2
+        under = q * weight[:, None] * weight[None, :]
+        found[0] += (under * np.maximum(ratio - math.exp(epsilon), 0)).sum()
+        found[1] += (under * np.maximum(1 - math.exp(epsilon) * ratio, 0)).sum()
+    assert found.max() <= bound + 1e-6
+    # without amplification it would be more: the test can tell
+    alone = accountants.Sequential([accountants.Spend(accountants.Gaussian(1 / SIGMA)), response])
+    least = accountants.measure(alone, accountants.Distribution(), epsilon=epsilon).bounds.lower
+    assert found.max() < least
+
+
 # --- What rounds release -----------------------------------------------------------------------
 
 
