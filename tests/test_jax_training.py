@@ -542,6 +542,26 @@ def test_a_loop_is_the_training_of_a_plan_and_resumes_without_a_second_spend() -
     assert loop.parameters["w"].shape == (4, 3)
 
 
+def test_a_loop_takes_the_rounds_of_correlated_noise_which_the_first_pays_for() -> None:
+    """And a loss of a round's own."""
+    options = {"steps": 4, "sampling_rate": 0.5, "batch_size": 6, "clipping": dp.Clipping()}
+    learner = training(noise="buffered", **options)
+    with dp.Session(budget=dp.Budget(20.0, 1e-5), seed=2, images=rows_of(12)) as session:
+        loop = dp.jax.Loop(session, PIXELS, learner, sigma=2.0)
+        assert loop.plan().with_delta(1e-5).certify().epsilon == (
+            plan_of(learner, sigma=2.0).certify().epsilon
+        )
+        loop.step()
+        spent, checkpoint = session.spent, loop.state_dict()
+        loop.step(lambda parameters, x, y: 0.5 * learner.loss.resolve()(parameters, x, y))
+        assert [done.number for done in loop] == [3, 4]
+        assert session.spent == spent
+        loop.load_state_dict({**checkpoint, "threshold": 0.1})
+        with pytest.raises(dp.RunError, match="another"):
+            loop.step()
+        assert dp.verify(session.certificate()).holds
+
+
 @pytest.mark.parametrize("optimizer", [sgd, lambda: optax.adam(0.1)])
 def test_without_noise_it_is_the_descent_of_optax(optimizer: Any) -> None:
     """A loop of optax's own along gradients by hand: clipped, added, divided."""

@@ -368,11 +368,6 @@ def test_correlated_noise_learns_and_refuses_what_it_cannot_hold() -> None:
     ]:
         with pytest.raises(dp.DeclarationError, match=match):
             training(**{**options, "noise": "banded", **wrong})
-    with (
-        dp.Session(budget=dp.Budget(1.0, 1e-5), seed=1, images=rows) as session,
-        pytest.raises(dp.DeclarationError, match="one by one"),
-    ):
-        dp.torch.Loop(session, PIXELS, learner, sigma=1.0)
 
 
 # --- what is learned

@@ -175,11 +175,13 @@ def check_outputs(
     sources: dict[str, SourceOperation] = {}
 
     arrivals: Arrivals = {}
+    taken: set[tuple[int, int]] = set()
 
     def before(handle: Handle) -> Sequence[Handle]:
         if known(handle) is not None:
             return ()
         check_flow(handle, arrivals)
+        _check_taken_once(handle, taken)
         if isinstance(handle.operation, SourceOperation):
             check_declaration(handle.operation, sources)
         return inputs_and_bodies(handle)
@@ -361,6 +363,19 @@ def check_flow(handle: Handle, arrivals: Arrivals | None = None) -> None:
         raise DeclarationError("a post reads at least one released value; a constant is public")
     if kind in ("public", "state") and inside:
         raise DeclarationError(f"a {kind} value has no inputs")
+
+
+def _check_taken_once(handle: Handle, taken: set[tuple[int, int]]) -> None:
+    """Refuse a second release in one place of a run, which the first one was paid for; add it."""
+    operation = handle.operation
+    if not (isinstance(operation, Release) and operation.mechanism.ordinal):
+        return
+    place = id(unaliased(handle.inputs[1])), operation.mechanism.ordinal
+    if place in taken:
+        raise DeclarationError(
+            f"{handle!r} is a second release in place {place[1]} of a run that pays for one"
+        )
+    taken.add(place)
 
 
 def _check_rows_bounded(release: Handle, arrivals: Arrivals) -> None:

@@ -317,7 +317,7 @@ class Loop(NetworkLoop):
 
     Parameters
     ----------
-    session, table, training, sigma
+    session, table, training, sigma, name
         As of `adaptive_dp.torch.Loop`, with a `Training` of this room.
 
     Examples
