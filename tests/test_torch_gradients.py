@@ -109,6 +109,19 @@ class Gated(Recurrent):
         self.memory = nn.GRU(3, 8, batch_first=True)  # type: ignore[assignment]
 
 
+class Attentive(nn.Module):
+    """Attention over the words' vectors, as its module computes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 3)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        h = self.words(x)
+        return self.head(self.attention(h, h, h, need_weights=False)[0].mean(1))
+
+
 def floats(*shape: int) -> Callable[[int], Any]:
     return lambda n: torch.randn(n, *shape, generator=torch.Generator().manual_seed(n))
 
@@ -148,8 +161,14 @@ NETS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any], set[str]]] 
 }
 
 
+OTHERS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any], set[str]]] = {
+    "attention": (Attentive, tokens, {"vmap"}),
+    "recurrent": (Recurrent, floats(7, 3), {"vmap"}),
+}
+
+
 def make(name: str, dtype: Any = None, **options: Any) -> tuple[nn.Module, Any, ClippedSums]:
-    build, rows, _ = NETS[name]
+    build, rows, _ = (NETS | OTHERS)[name]
     with torch.random.fork_rng():
         torch.manual_seed(5)
         net = build().to(dtype or torch.float32)
@@ -451,9 +470,12 @@ def test_the_margin_is_what_the_proof_says() -> None:
     assert 0 < moved <= margin
 
 
-@pytest.mark.parametrize("name", ["softmax", "convolution", "tokens", "wide", "tied"])
+@pytest.mark.parametrize("name", ["softmax", "convolution", "tokens", "wide", "tied", *OTHERS])
 def test_a_row_more_adds_its_share_and_splits_add_up(name: str) -> None:
-    """Leaving a row out changes the sum by a share, bit for bit; in any order, in any calls."""
+    """Leaving a row out changes the sum by a share, bit for bit; in any order, in any calls.
+
+    So does another row in its place: what the others add does not move.
+    """
     net, rows, sums = make(name)
     x, y, theta = rows(70), labels(70), flat(net)
 
@@ -466,7 +488,12 @@ def test_a_row_more_adds_its_share_and_splits_add_up(name: str) -> None:
     assert np.array_equal(whole, total(everyone[::-1].copy(), 1))
     assert np.array_equal(whole, total(everyone[:13], 2) + total(everyone[13:], 3))
     for i in (0, 31, 69):
-        assert np.array_equal(whole - total(np.delete(everyone, i), 4), total([i], 5))
+        rest, own = total(np.delete(everyone, i), 4), total([i], 5)
+        assert np.array_equal(whole - rest, own)
+        assert exact_norm_is_at_most_one(own)
+        x[i] = rows(3)[2]
+        assert np.array_equal(total(everyone, 6) - total([i], 7), rest)
+        whole = total(everyone, 8)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e30, 1e38, 1e-42])
