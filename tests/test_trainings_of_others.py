@@ -304,6 +304,31 @@ class TestOpacus:
         assert paper.epsilon == pytest.approx(tightest(certify(steps, 1e-9)).bounds.upper, rel=1e-6)
 
     @pytest.mark.filterwarnings("ignore")
+    def test_a_rate_that_opacus_records_rounded_up_is_that_of_its_loader(self) -> None:
+        """Of 93 batches ``int(1 / (1 / 93))`` is 92, and by it a step is charged: slightly more."""
+        opacus, torch = pytest.importorskip("opacus"), pytest.importorskip("torch")
+        net, own = torch.nn.Linear(3, 2), opacus.PrivacyEngine()
+        data = torch.utils.data.TensorDataset(torch.zeros(186, 3), torch.zeros(186).long())
+        model, optimizer, batches = own.make_private(
+            module=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+            data_loader=torch.utils.data.DataLoader(data, batch_size=2),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+        )
+        for (x, y), _ in zip(batches, range(3), strict=False):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        assert batches.sample_rate < own.accountant.history[0][1]
+        paper = dp.interop.opacus.certificate(own, delta=1e-5, data_loader=batches)
+        less = Repeated(Sampled(Spend(Gaussian(mu=1.0)), 1 / 93), own.accountant.history[0][2])
+        assert paper.epsilon > tightest(certify(less, 1e-5)).bounds.upper
+        batches.sample_rate *= 1.02  # above what was recorded
+        with pytest.raises(dp.DeclarationError, match="samples at the rate"):
+            dp.interop.opacus.certificate(own, delta=1e-5, data_loader=batches)
+
+    @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize("ghost", [False, True])
     @pytest.mark.parametrize("poisson", [True, False])
     def test_parts_of_a_batch_are_one_step(self, poisson: bool, ghost: bool) -> None:
