@@ -698,6 +698,42 @@ class _Wrong(nn.Linear):
         return nn.functional.linear(x, self.weight**3, self.bias)
 
 
+class Pairs(nn.Module):
+    """In a batch of more than four rows one slot gets some of another's values."""
+
+    def __init__(self, source: int, target: int, share: float) -> None:
+        super().__init__()
+        self.source, self.target, self.share = source, target, share
+        self.first, self.head = nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        if len(x) > max(4, self.source, self.target):
+            part = torch.zeros(len(x), 1)
+            part[self.target] = self.share
+            x = x * (1 - part) + x[self.source] * part
+        return self.head(x)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [(5, 7), (7, 5), (0, 31), (31, 0), (16, 3), (3, 16), (5, 13)]
+)
+@pytest.mark.parametrize("physical_batch", [32, None])
+def test_no_slot_reads_another(source: int, target: int, physical_batch: int | None) -> None:
+    """Also where the two have the same made-up row: half of each is that row."""
+    for share in (0.5, 1e-3):
+        net = Pairs(source, target, share)
+        with pytest.raises(DeclarationError, match="depends on the rows beside it"):
+            ClippedSums(
+                net,
+                nn.CrossEntropyLoss(),
+                floats(5)(4),
+                labels(4),
+                physical_batch=physical_batch,
+                expected=20,
+            )
+
+
 def test_a_layer_that_computes_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted as a known kind, it fails the comparison with rows' own gradients."""
     monkeypatch.setitem(gradients._PARTS, gradients._kind(_Wrong(1, 1)), gradients._linear)
