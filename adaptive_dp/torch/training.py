@@ -244,8 +244,9 @@ class UnitGradientsOf(Operation):
         """Return what no program can check."""
         return (
             f"The gradient of a row of {self.net.name} with the loss {self.loss.name} is computed "
-            "of that row and the parameters alone: neither remembers rows, or sends them elsewhere."
-            " What PyTorch's float kernels compute of a row in a slot of a physical batch is a "
+            "of that row and the parameters alone: neither remembers rows, or sends them "
+            "elsewhere, and what they hold beside, such as frozen parameters, is public. What "
+            "PyTorch's float kernels compute of a row in a slot of a physical batch is a "
             "function of that row and of that slot alone, as it is for the made-up rows on which "
             "this is tried before a run."
         )
@@ -884,7 +885,12 @@ def _function(value: Any) -> Function:
             "and draws initial parameters from a public seed"
         )
     if not callable(value):
-        raise DeclarationError(f"a function is needed, got {value!r}")
+        kind = type(value).__name__
+        raise DeclarationError(
+            "a plan names code: a function is needed, such as Net, lambda p: torch.optim.SGD(p, "
+            "lr=0.5) of parameters, or lambda o: torch.optim.lr_scheduler.LinearLR(o) "
+            f"of an optimizer, got a {kind} that is made already"
+        )
     return Function.of(value)
 
 
