@@ -274,7 +274,8 @@ class ReplacedSample(_OnePart):
 
     The part's losses are still those of a unit that is present or absent: a sum of vectors of
     norm 1 with noise sigma is ``Gaussian(mu=1 / sigma)``, and costs as two units where both are
-    in the sample. A Gaussian loss must be one of additive Gaussian noise.
+    in the sample. A Gaussian loss must be one of additive Gaussian noise; a `Parallel` inside needs
+    such losses alone, since a unit of one choice may be replaced by one of another.
 
     References
     ----------

@@ -144,8 +144,15 @@ def _worlds(term: Term, cap: int) -> Worlds:
         case Sampled(part=part, rate=rate):
             return _each(_worlds(part, cap), lambda body: SampledLoss(body, rate))
         case ReplacedSample(part=part, rate=rate):
-            _touches_alike(term, part)
-            return _each(_worlds(part, cap), lambda body: losses.ReplacedSample(body, rate))
+            inner = _worlds(part, cap)
+            # own proof: of Gaussian bodies the one of the largest mu, whose shifts are opposite,
+            # dominates where a unit of one choice is replaced by one of another, with shifts at an
+            # angle that are no longer; and it is one of these worlds
+            if not all(
+                isinstance(loss, losses.Gaussian) for world in inner for loss in world.spends
+            ):
+                _touches_alike(term, part)
+            return _each(inner, lambda body: losses.ReplacedSample(body, rate))
         case Subset(part=part, size=size, of=of):
             _touches_alike(term, part)
             inner = _by_pure_epsilon(_worlds(part, cap))

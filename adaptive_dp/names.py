@@ -333,6 +333,8 @@ MECHANISMS: Mapping[str, str] = {
     "EllipsoidMean": "adaptive_dp.statistics.depth:EllipsoidMean",
     "Exponential": "adaptive_dp.mechanisms.selection:Exponential",
     "FollowTheLeader": "adaptive_dp.mechanisms.follow_the_leader:FollowTheLeader",
+    "FollowTheLeaderRound": "adaptive_dp.mechanisms.follow_the_leader:FollowTheLeaderRound",
+    "FollowTheLeaderRun": "adaptive_dp.mechanisms.follow_the_leader:FollowTheLeaderRun",
     "GNMax": "adaptive_dp.pate.aggregators:GNMax",
     "Gaussian": "adaptive_dp.mechanisms.additive:Gaussian",
     "GaussianSparseVector": "adaptive_dp.mechanisms.sparse_vector:GaussianSparseVector",

@@ -691,7 +691,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "a rate above 1": (setting("sample", rate=1.5), r"\(sample\): sample's rate"),
     "a sample of exchanged people": (
         setting("people", neighbors="replace_one"),
-        r"nodes\[12\] \(sample\).*replace_one",
+        r"nodes\[19\] \(release\): Laplace.*replace_one.*must be dp\.Gaussian",
     ),
     "an unknown test": (
         setting("filter", test="=="),

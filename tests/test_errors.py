@@ -344,9 +344,18 @@ DECLARED: dict[str, Case] = {
     ),
     "a rate of NaN": (lambda: table().sample(NAN), dp.DeclarationError, r"sample's rate"),
     "a sample of exchanged people": (
-        lambda: table(neighbors="replace_one").sample(0.5),
-        dp.NeighborError,
-        "replace_one.*neighbors='add_remove'",
+        lambda: dp.Pipeline(
+            n=table(neighbors="replace_one").sample(0.5).count().release(dp.Laplace(scale=1))
+        ),
+        dp.DeclarationError,
+        r"replace_one.*dp\.Gaussian, got Laplace.*neighbors='add_remove'",
+    ),
+    "a sample of a sample of exchanged people": (
+        lambda: dp.Pipeline(
+            n=table(neighbors="replace_one").sample(0.5).sample(0.1).count().release(dp.Gaussian())
+        ),
+        dp.DeclarationError,
+        r"replace_one.*one sample, at the product of both rates",
     ),
     "a release by no mechanism": (
         lambda: table().count().release(1.0),  # type: ignore[arg-type]

@@ -282,6 +282,97 @@ def test_a_row_more_adds_its_share_and_splits_add_up(sums: ClippedSums) -> None:
         np.testing.assert_array_equal(whole - left, shares[i][0])
 
 
+def dense(t: Any, x: Any, y: Any) -> Any:
+    return optax.softmax_cross_entropy_with_integer_labels(jnp.tanh(x @ t["a"]) @ t["w"], y)
+
+
+def convolution(t: Any, x: Any, y: Any) -> Any:
+    h = jax.lax.conv_general_dilated(x.reshape(1, 1, 8, 8), t["k"], (2, 2), "SAME")
+    return optax.softmax_cross_entropy_with_integer_labels(jnp.tanh(h).reshape(-1) @ t["w"], y)
+
+
+def embedding(t: Any, x: Any, y: Any) -> Any:
+    h = jnp.tanh(t["e"][x].mean(0))
+    return optax.softmax_cross_entropy_with_integer_labels(h @ t["w"], y)
+
+
+def attention(t: Any, x: Any, y: Any) -> Any:
+    h = t["e"][x]
+    h = jax.nn.softmax(h @ t["q"] @ (h @ t["k"]).T) @ h
+    return optax.softmax_cross_entropy_with_integer_labels(h.mean(0) @ t["w"], y)
+
+
+def memory(t: Any, x: Any, y: Any) -> Any:
+    def step(state: Any, own: Any) -> Any:
+        h, c = state
+        i, f, o, g = jnp.split(own @ t["a"] + h @ t["h"], 4)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+
+    (h, _), _ = jax.lax.scan(step, (jnp.zeros(6), jnp.zeros(6)), x.reshape(8, 8))
+    return optax.softmax_cross_entropy_with_integer_labels(h @ t["w"], y)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (dense, {"a": (64, 20), "w": (20, 2)}),
+        (convolution, {"k": (4, 1, 5, 5), "w": (64, 2)}),
+        (embedding, {"e": (30, 12), "w": (12, 2)}),
+        (attention, {"e": (30, 12), "q": (12, 12), "k": (12, 12), "w": (12, 2)}),
+        (memory, {"a": (8, 24), "h": (6, 24), "w": (6, 2)}),
+    ],
+)
+def test_one_row_more_or_another_moves_the_sum_by_its_share_alone(
+    function: Any, shapes: Any
+) -> None:
+    """Bit for bit, of layers of all kinds: what the others add does not move."""
+    draw = np.random.default_rng(5)
+    tree = {name: draw.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+    if "e" in tree:
+        x = draw.integers(0, 30, (41, 9))
+    else:
+        x = (draw.normal(0, 1, (41, 64)) * 10.0 ** draw.integers(-3, 3, (41, 1))).astype(np.float32)
+    y = draw.integers(2, size=41)
+    sums = ClippedSums(function, tree, x[:4], y[:4], physical_batch=16)
+    theta = np.concatenate([tree[name].ravel() for name in sorted(tree)])
+
+    def total(x: Any, y: Any) -> Any:
+        return sums(theta, x, y, threshold=0.3)[0]
+
+    whole, last = total(x[:40], y[:40]), total(x[40:], y[40:])
+    np.testing.assert_array_equal(whole, total(x[:13], y[:13]) + total(x[13:40], y[13:40]))
+    for i in (0, 15, 39):
+        rest = total(np.delete(x[:40], i, 0), np.delete(y[:40], i))
+        own = total(x[i : i + 1], y[i : i + 1])
+        np.testing.assert_array_equal(whole - rest, own)
+        assert sum(int(v) ** 2 for v in own) <= FULL**2
+        other, labels = x[:40].copy(), y[:40].copy()
+        other[i], labels[i] = x[40], y[40]
+        np.testing.assert_array_equal(total(other, labels) - last, rest)
+
+
+def test_a_function_that_computes_in_half_precision_is_clipped_in_full() -> None:
+    """Its slopes are coarse, and their norms are not: at a threshold below float16's numbers."""
+    draw = np.random.default_rng(6)
+    x, y = draw.normal(0, 1, (9, 4)).astype(np.float32), draw.integers(2, size=9)
+    for kind in (jnp.float16, jnp.bfloat16):
+
+        def half(tree: Any, x: Any, y: Any, kind: Any = kind) -> Any:
+            w = tree["w"].astype(kind)
+            return loss_of(x.astype(kind) @ w, y)
+
+        def loss_of(scores: Any, y: Any) -> Any:
+            return optax.softmax_cross_entropy_with_integer_labels(scores, y).astype(jnp.float32)
+
+        tree = {"w": draw.normal(0, 1, (4, 2)).astype(np.float32)}
+        sums = ClippedSums(half, tree, x[:4], y[:4])
+        for threshold in (1e-12, 1e-4):
+            share, _ = sums(tree["w"].ravel(), x[:1], y[:1], threshold=threshold)
+            square = sum(int(v) ** 2 for v in share)
+            assert FULL**2 * 0.99 < square <= FULL**2
+
+
 def test_rows_that_are_not_finite_add_nothing(
     sums: ClippedSums, sums_of_units: ClippedSums
 ) -> None:
@@ -540,6 +631,26 @@ def test_a_loop_is_the_training_of_a_plan_and_resumes_without_a_second_spend() -
             again.module()
     np.testing.assert_allclose(loop.model["parameters"], whole["parameters"], atol=1e-3)
     assert loop.parameters["w"].shape == (4, 3)
+
+
+def test_a_loop_takes_the_rounds_of_correlated_noise_which_the_first_pays_for() -> None:
+    """And a loss of a round's own."""
+    options = {"steps": 4, "sampling_rate": 0.5, "batch_size": 6, "clipping": dp.Clipping()}
+    learner = training(noise="buffered", **options)
+    with dp.Session(budget=dp.Budget(20.0, 1e-5), seed=2, images=rows_of(12)) as session:
+        loop = dp.jax.Loop(session, PIXELS, learner, sigma=2.0)
+        assert loop.plan().with_delta(1e-5).certify().epsilon == (
+            plan_of(learner, sigma=2.0).certify().epsilon
+        )
+        loop.step()
+        spent, checkpoint = session.spent, loop.state_dict()
+        loop.step(lambda parameters, x, y: 0.5 * learner.loss.resolve()(parameters, x, y))
+        assert [done.number for done in loop] == [3, 4]
+        assert session.spent == spent
+        loop.load_state_dict({**checkpoint, "threshold": 0.1})
+        with pytest.raises(dp.RunError, match="another"):
+            loop.step()
+        assert dp.verify(session.certificate()).holds
 
 
 @pytest.mark.parametrize("optimizer", [sgd, lambda: optax.adam(0.1)])

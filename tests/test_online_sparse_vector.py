@@ -418,8 +418,9 @@ def test_the_noise_of_a_run_is_in_its_process_alone(tmp_path: Path) -> None:
         svt = first.above_threshold(300, scale=4.0, monotone=True)
         assert svt.ask(older(69)) is False
         begun = svt._begun
+        hidden = first._hidden[first._solved.get(begun, begun)]
         with pytest.raises(TypeError):
-            __import__("pickle").dumps(first._hidden[first._solved.get(begun, begun)].reveal())
+            __import__("pickle").dumps(hidden.state.reveal())
         assert "noise" not in repr(first._hidden)
     with dp.Session(budget=dp.Budget(10.0), ledger=path, people=ROWS) as second:
         begun = PrivateQuery(Questions(1.0, True), (PEOPLE,)).release(
@@ -434,6 +435,23 @@ def test_the_noise_of_a_run_is_in_its_process_alone(tmp_path: Path) -> None:
         assert second.spent.costs[0] == pytest.approx(0.5)
         assert svt.ask(older(68)) is False
         assert second.spent.costs[0] == pytest.approx(1.0)
+
+
+def test_a_child_that_was_forked_begins_a_run_of_its_own(tmp_path: Path) -> None:
+    """Each would answer "above" by one noise, which is paid for one such answer."""
+    path = tmp_path / "study.db"
+    with dp.Session(budget=dp.Budget(10.0), ledger=path, create=True, people=ROWS) as session:
+        svt = session.above_threshold(300, scale=4.0, monotone=True)
+        assert svt.ask(older(69)) is False
+        child = os.fork()
+        if child == 0:
+            try:
+                said = svt.ask(older(2))
+            finally:
+                os._exit(int(said is not True))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert svt.ask(older(3)) is True
+        assert session.spent.costs[0] == pytest.approx(1.0)  # 0.5 for each
 
 
 def test_a_loss_of_zero_is_what_an_answer_adds() -> None:

@@ -109,6 +109,19 @@ class Gated(Recurrent):
         self.memory = nn.GRU(3, 8, batch_first=True)  # type: ignore[assignment]
 
 
+class Attentive(nn.Module):
+    """Attention over the words' vectors, as its module computes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 3)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        h = self.words(x)
+        return self.head(self.attention(h, h, h, need_weights=False)[0].mean(1))
+
+
 def floats(*shape: int) -> Callable[[int], Any]:
     return lambda n: torch.randn(n, *shape, generator=torch.Generator().manual_seed(n))
 
@@ -148,8 +161,14 @@ NETS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any], set[str]]] 
 }
 
 
+OTHERS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any], set[str]]] = {
+    "attention": (Attentive, tokens, {"vmap"}),
+    "recurrent": (Recurrent, floats(7, 3), {"vmap"}),
+}
+
+
 def make(name: str, dtype: Any = None, **options: Any) -> tuple[nn.Module, Any, ClippedSums]:
-    build, rows, _ = NETS[name]
+    build, rows, _ = (NETS | OTHERS)[name]
     with torch.random.fork_rng():
         torch.manual_seed(5)
         net = build().to(dtype or torch.float32)
@@ -451,9 +470,12 @@ def test_the_margin_is_what_the_proof_says() -> None:
     assert 0 < moved <= margin
 
 
-@pytest.mark.parametrize("name", ["softmax", "convolution", "tokens", "wide", "tied"])
+@pytest.mark.parametrize("name", ["softmax", "convolution", "tokens", "wide", "tied", *OTHERS])
 def test_a_row_more_adds_its_share_and_splits_add_up(name: str) -> None:
-    """Leaving a row out changes the sum by a share, bit for bit; in any order, in any calls."""
+    """Leaving a row out changes the sum by a share, bit for bit; in any order, in any calls.
+
+    So does another row in its place: what the others add does not move.
+    """
     net, rows, sums = make(name)
     x, y, theta = rows(70), labels(70), flat(net)
 
@@ -466,7 +488,12 @@ def test_a_row_more_adds_its_share_and_splits_add_up(name: str) -> None:
     assert np.array_equal(whole, total(everyone[::-1].copy(), 1))
     assert np.array_equal(whole, total(everyone[:13], 2) + total(everyone[13:], 3))
     for i in (0, 31, 69):
-        assert np.array_equal(whole - total(np.delete(everyone, i), 4), total([i], 5))
+        rest, own = total(np.delete(everyone, i), 4), total([i], 5)
+        assert np.array_equal(whole - rest, own)
+        assert exact_norm_is_at_most_one(own)
+        x[i] = rows(3)[2]
+        assert np.array_equal(total(everyone, 6) - total([i], 7), rest)
+        whole = total(everyone, 8)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e30, 1e38, 1e-42])
@@ -669,6 +696,42 @@ class _Wrong(nn.Linear):
 
     def forward(self, x: Any) -> Any:
         return nn.functional.linear(x, self.weight**3, self.bias)
+
+
+class Pairs(nn.Module):
+    """In a batch of more than four rows one slot gets some of another's values."""
+
+    def __init__(self, source: int, target: int, share: float) -> None:
+        super().__init__()
+        self.source, self.target, self.share = source, target, share
+        self.first, self.head = nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        if len(x) > max(4, self.source, self.target):
+            part = torch.zeros(len(x), 1)
+            part[self.target] = self.share
+            x = x * (1 - part) + x[self.source] * part
+        return self.head(x)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [(5, 7), (7, 5), (0, 31), (31, 0), (16, 3), (3, 16), (5, 13)]
+)
+@pytest.mark.parametrize("physical_batch", [32, None])
+def test_no_slot_reads_another(source: int, target: int, physical_batch: int | None) -> None:
+    """Also where the two have the same made-up row: half of each is that row."""
+    for share in (0.5, 1e-3):
+        net = Pairs(source, target, share)
+        with pytest.raises(DeclarationError, match="depends on the rows beside it"):
+            ClippedSums(
+                net,
+                nn.CrossEntropyLoss(),
+                floats(5)(4),
+                labels(4),
+                physical_batch=physical_batch,
+                expected=20,
+            )
 
 
 def test_a_layer_that_computes_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -368,11 +368,6 @@ def test_correlated_noise_learns_and_refuses_what_it_cannot_hold() -> None:
     ]:
         with pytest.raises(dp.DeclarationError, match=match):
             training(**{**options, "noise": "banded", **wrong})
-    with (
-        dp.Session(budget=dp.Budget(1.0, 1e-5), seed=1, images=rows) as session,
-        pytest.raises(dp.DeclarationError, match="one by one"),
-    ):
-        dp.torch.Loop(session, PIXELS, learner, sigma=1.0)
 
 
 # --- what is learned
@@ -582,7 +577,29 @@ def test_a_threshold_of_any_rate_stays_within_its_limits() -> None:
     assert 0 < found[1] < 1 < found[0]
 
 
-# --- the ten gaps of other libraries
+# --- the ten gaps of other libraries: of each the tests that hold it shut here
+#
+# a row of NaN, inf or 1e30      test_rows_that_are_not_finite_count_as_zero, and of that name in
+#                                test_torch_gradients.py (each engine), test_jax_training.py
+# charge not tied to rows        test_what_is_charged_is_what_is_drawn; test_torch_fixed_size.py,
+#                                test_a_round_reads_exactly_so_many_units_and_divides_by_them
+# seeds, noise used again        test_nothing_comes_from_the_global_generator;
+#                                test_jax_training.py, test_seeds_are_those_of_simulations_alone
+# checkpoints                    test_a_checkpoint_holds_no_ledger_and_no_noise_is_used_twice;
+#                                test_jax_training.py, ..._resumes_without_a_second_spend
+# empty and variable batches     test_empty_samples_and_empty_data_are_ordinary;
+#                                test_jax_training.py, test_no_rows_and_one_program_for_all_sizes
+# physical batches               test_any_physical_batch_gives_the_same_sum
+# layers that mix rows           test_networks_that_are_refused; test_torch_gradients.py,
+#                                test_modules_that_have_no_gradient_of_a_row_are_refused, tied
+#                                weights and parameters outside of layers in NETS
+# several processes              test_two_processes_add_up_what_one_does_with_the_same_noise_once
+# precision                      test_torch_gradients.py, test_no_share_is_longer_than_the_threshold
+#                                and ..._half_precision...; test_jax_training.py, of that name
+# thresholds that adapt,         test_the_threshold_follows_the_quantile_and_the_step_does_not_...,
+# correlated noise, units        test_the_law_of_correlated_noise_is_that_of_the_factorization,
+#                                test_the_certificate_counts_a_unit_as_one_vector;
+#                                test_torch_fixed_size.py, ..._is_charged_for_both_of_its_releases
 
 
 def test_rows_that_are_not_finite_count_as_zero() -> None:
@@ -783,6 +800,8 @@ def test_a_network_that_is_built_already_is_refused() -> None:
         PIXELS.solve(training(loss=weighted))
     with pytest.raises(dp.DeclarationError, match="optimizer"):
         PIXELS.solve(training(optimizer=lambda p: 3))
+    with pytest.raises(dp.DeclarationError, match=r"lambda p: torch.*SGD that is made already"):
+        training(optimizer=torch.optim.SGD(linear().parameters(), lr=0.5))
     with pytest.raises(dp.DeclarationError, match="cannot step"):
         PIXELS.solve(training(optimizer=torch.optim.LBFGS))
 
@@ -887,6 +906,9 @@ def test_arrays_maps_tensors_and_data_sets_are_the_same_rows(tmp_path: Any) -> N
         plan.run(images=wrong)
     with pytest.raises(dp.DataError, match="arrays and memory maps"):
         plan.run(images="x.csv")
+    for given in (pairs.dataset, torch.utils.data.DataLoader(pairs.dataset)):
+        with pytest.raises(dp.DataError, match=r"dp.torch.MapStyle"):
+            plan.run(images=given)
 
 
 def test_columns_of_numbers_and_categories_are_inputs() -> None:

@@ -700,3 +700,18 @@ def test_of_a_loader_that_draws_no_poisson_samples_nothing_is_claimed(people: Pa
     assert not seen.failed
     assert seen.certify() is None
     assert "its loader draws others" in str(seen)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_of_adaptive_clipping_by_opacus_nothing_is_claimed(people: Path) -> None:
+    """The noise that it records leaves out its count of unclipped examples."""
+    pytest.importorskip("opacus")
+    other = (
+        'max_grad_norm=1.0, clipping="adaptive", target_unclipped_quantile=0.5, '
+        "clipbound_learning_rate=0.2, max_clipbound=10.0, min_clipbound=0.01, unclipped_num_std=2.5"
+    )
+    seen = quietly(notebook(people, [each.replace("max_grad_norm=1.0", other) for each in OPACUS]))
+    assert not seen.failed
+    assert seen.certify() is None
+    assert "count of unclipped examples" in str(seen)

@@ -211,11 +211,164 @@ class TestOpacus:
         with pytest.raises(dp.DeclarationError, match="adaptive clipping"):
             dp.interop.opacus.certificate(engine(), delta=1e-5, optimizer=adaptive)
 
+    @pytest.mark.filterwarnings("ignore")
+    def test_adaptive_ghost_clipping_is_refused_by_its_engine(self) -> None:
+        """Its optimizer has no name of its own; the recorded noise leaves out the count's share."""
+        utils = pytest.importorskip("opacus.utils.adaptive_clipping.adaptive_clipping_utils")
+        torch = pytest.importorskip("torch")
+        net, own = torch.nn.Linear(3, 2), utils.PrivacyEngineAdaptiveClipping()
+        data = torch.utils.data.TensorDataset(
+            torch.zeros(400, 3), torch.zeros(400, dtype=torch.int64)
+        )
+        model, optimizer, loss, batches = own.make_private(
+            module=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+            data_loader=torch.utils.data.DataLoader(data, batch_size=100),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            grad_sample_mode="ghost",
+            criterion=torch.nn.CrossEntropyLoss(reduction="mean"),
+        )
+        loss.criterion.reduction = "none"
+        size = 0
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+            size = len(x)
+        # a count moves by 1 with a deviation of size / 20: more than the recorded mu of 1 in all
+        left = optimizer._adjusted_noise_multiplier
+        assert math.hypot(1 / left, 20 / size) > 1.01
+        assert own.accountant.history[0][0] == 1.0
+        recorded = engine(own.accountant.history)
+        for given, more in ((own, {}), (recorded, {"optimizer": optimizer})):
+            with pytest.raises(dp.DeclarationError, match="adaptive clipping"):
+                dp.interop.opacus.certificate(given, delta=1e-5, **more)
+        from adaptive_dp.interop import opacus as reader
+
+        assert reader.steps_of(own) is None
+
+    def test_clipping_that_nobody_has_looked_at_is_listed(self) -> None:
+        """``clipping="adaptive"`` is known by the optimizer alone; ghost clipping has two norms."""
+
+        def words(**more: Any) -> str:
+            paper = dp.interop.opacus.certificate(engine(), delta=1e-5, **more)
+            return " ".join(paper.assumptions)
+
+        plain = type("DPOptimizer", (), {"noise_multiplier": 1.0})()
+        ghost = type("DPOptimizerFastGradientClipping", (), {"noise_multiplier": 1.0})()
+        assert "clipping was not adaptive" in words()
+        assert "clipping was not adaptive" not in words(optimizer=plain)
+        for each in (words(), words(optimizer=plain), words(optimizer=ghost)):
+            assert "clipped to the norm that its step's noise was scaled by" in each
+            assert "all steps on these data" in each
+            assert "the loss lets an example" in each
+        assert "GradClipScheduler" in words(optimizer=ghost)
+        passes = loader("RandomSampler", inner=True, steps=938)
+        assert "signal_skip_step" in words(data_loader=passes)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_ghost_clipping_keeps_its_norm_where_a_scheduler_lowers_the_noise(self) -> None:
+        """That this is so is why the norms are an assumption: 10 times less noise, same record."""
+        opacus = pytest.importorskip("opacus")
+        torch, schedulers = pytest.importorskip("torch"), pytest.importorskip("opacus.schedulers")
+        net, own = torch.nn.Linear(3, 2), opacus.PrivacyEngine()
+        data = torch.utils.data.TensorDataset(
+            torch.zeros(100, 3), torch.zeros(100, dtype=torch.int64)
+        )
+        model, optimizer, _, _ = own.make_private(
+            module=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+            data_loader=torch.utils.data.DataLoader(data, batch_size=10),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            grad_sample_mode="ghost",
+            criterion=torch.nn.CrossEntropyLoss(),
+        )
+        schedulers.ExponentialGradClip(optimizer, gamma=0.1).step()
+        assert (model.max_grad_norm, optimizer.noise_multiplier) == (1.0, 1.0)
+        assert optimizer.max_grad_norm == pytest.approx(0.1)
+
+    def test_steps_of_more_than_a_pass_are_refused(self) -> None:
+        """Two passes in a step: an example is in it twice, whatever the loader."""
+        with pytest.raises(dp.DeclarationError, match="more than one pass"):
+            dp.interop.opacus.certificate(engine([(1.0, 2.0, 1)]), delta=1e-5)
+        from adaptive_dp.interop import opacus as reader
+
+        assert reader.steps_of(engine([(1.0, 2.0, 1)])) is None
+
     def test_the_rate_is_that_of_coins_of_24_bits(self) -> None:
         """``torch.rand(n) < rate``: of 2^24 floats, those below; at a tiny rate one of them."""
         paper = dp.interop.opacus.certificate(engine([(1.0, 1e-9, 10**6)]), delta=1e-9)
         steps = Repeated(Sampled(Spend(Gaussian(mu=1.0)), 2.0**-24), 10**6)
         assert paper.epsilon == pytest.approx(tightest(certify(steps, 1e-9)).bounds.upper, rel=1e-6)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_a_rate_that_opacus_records_rounded_up_is_that_of_its_loader(self) -> None:
+        """Of 93 batches ``int(1 / (1 / 93))`` is 92, and by it a step is charged: slightly more."""
+        opacus, torch = pytest.importorskip("opacus"), pytest.importorskip("torch")
+        net, own = torch.nn.Linear(3, 2), opacus.PrivacyEngine()
+        data = torch.utils.data.TensorDataset(torch.zeros(186, 3), torch.zeros(186).long())
+        model, optimizer, batches = own.make_private(
+            module=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+            data_loader=torch.utils.data.DataLoader(data, batch_size=2),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+        )
+        for (x, y), _ in zip(batches, range(3), strict=False):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        assert batches.sample_rate < own.accountant.history[0][1]
+        paper = dp.interop.opacus.certificate(own, delta=1e-5, data_loader=batches)
+        less = Repeated(Sampled(Spend(Gaussian(mu=1.0)), 1 / 93), own.accountant.history[0][2])
+        assert paper.epsilon > tightest(certify(less, 1e-5)).bounds.upper
+        batches.sample_rate *= 1.02  # above what was recorded
+        with pytest.raises(dp.DeclarationError, match="samples at the rate"):
+            dp.interop.opacus.certificate(own, delta=1e-5, data_loader=batches)
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize("ghost", [False, True])
+    @pytest.mark.parametrize("poisson", [True, False])
+    def test_parts_of_a_batch_are_one_step(self, poisson: bool, ghost: bool) -> None:
+        """A real engine in a ``BatchMemoryManager``, whose own loader is not that of the steps."""
+        opacus, torch = pytest.importorskip("opacus"), pytest.importorskip("torch")
+        memory = pytest.importorskip("opacus.utils.batch_memory_manager")
+        net, own = torch.nn.Linear(3, 2), opacus.PrivacyEngine()
+        data = torch.utils.data.TensorDataset(
+            torch.zeros(100, 3), torch.zeros(100, dtype=torch.int64)
+        )
+        loss = torch.nn.CrossEntropyLoss()
+        model, optimizer, *rest, batches = own.make_private(
+            module=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+            data_loader=torch.utils.data.DataLoader(data, batch_size=20, shuffle=True),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            poisson_sampling=poisson,
+            **({"grad_sample_mode": "ghost", "criterion": loss} if ghost else {}),
+        )
+        loss = rest[0] if rest else loss
+        parts = memory.BatchMemoryManager(
+            data_loader=batches, max_physical_batch_size=6, optimizer=optimizer
+        )
+        with parts as small:
+            for _ in range(2):
+                for x, y in small:
+                    optimizer.zero_grad()
+                    loss(model(x), y).backward()
+                    optimizer.step()
+        paper = dp.interop.opacus.certificate(
+            own, delta=1e-5, data_loader=batches, optimizer=optimizer
+        )
+        one = Spend(Gaussian(mu=1.0))
+        q = math.ceil(np.float32(0.2) * 2**24) / 2**24
+        term = Repeated(Sampled(one, q), 10) if poisson else Repeated(one, 2)
+        right = tightest(certify(term, 1e-5)).bounds.upper
+        assert paper.epsilon == pytest.approx(right, rel=1e-6)
+        with pytest.raises(dp.DeclarationError, match=r"that make_private returned|is known"):
+            dp.interop.opacus.certificate(own, delta=1e-5, data_loader=small)
 
     @pytest.mark.filterwarnings("ignore")
     def test_a_real_engine(self) -> None:
@@ -248,6 +401,12 @@ class TestOpacus:
                 assert paper.epsilon > 1.3 * own.get_epsilon(1e-5)
 
 
+def cyclic(name: str = "CyclicPoissonSampling", **more: Any) -> Any:
+    """One sample of a tenth, as jax-privacy's strategy says it."""
+    given = {"sampling_prob": 0.1, "iterations": 1, "cycle_length": 1}
+    return type(name, (), given | more)()
+
+
 class TestJaxPrivacy:
     def test_an_event_of_steps(self) -> None:
         events = pytest.importorskip("dp_accounting")
@@ -266,7 +425,7 @@ class TestJaxPrivacy:
         step = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
 
         def plan(partition: str, groups: int, truncated: int | None = None) -> Any:
-            strategy = SimpleNamespace(
+            strategy = cyclic(
                 partition_type=SimpleNamespace(name=partition),
                 cycle_length=groups,
                 truncated_batch_size=truncated,
@@ -282,10 +441,38 @@ class TestJaxPrivacy:
             paper = dp.interop.jax_privacy.certificate(good, delta=1e-5)
             assert {each.neighbors for each in paper.protects} == {"add_remove"}
 
+    def test_batches_that_are_not_the_events_are_refused(self) -> None:
+        """A plan that is put together by hand may have any batches beside any event."""
+        events = pytest.importorskip("dp_accounting")
+        step = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
+        event = events.SelfComposedDpEvent(step, 100)
+
+        def certified(**more: Any) -> Any:
+            plan = SimpleNamespace(dp_event=event, batch_selection_strategy=cyclic(**more))
+            return dp.interop.jax_privacy.certificate(plan, delta=1e-5)
+
+        whole = certified(iterations=100).epsilon
+        assert certified(iterations=400, cycle_length=4).epsilon == whole
+        for more, words in (
+            ({"name": "FixedBatchSampling"}, "drawn by FixedBatchSampling"),
+            ({"name": "BallsInBinsSampling"}, "drawn by BallsInBins"),
+            ({"iterations": 101}, "101 samples"),
+            ({"iterations": 401, "cycle_length": 4}, "101 samples"),
+            ({"sampling_prob": 0.2}, "at the rate 0.2"),
+        ):
+            with pytest.raises(dp.DeclarationError, match=words):
+                certified(**more)
+
     def test_refusals(self) -> None:
         events = pytest.importorskip("dp_accounting")
         with pytest.raises(dp.DeclarationError, match="has a dp_event"):
             dp.interop.jax_privacy.certificate(SimpleNamespace(), delta=1e-5)
+        for event in (
+            events.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0),
+            events.SampledWithReplacementDpEvent(100, 10, events.GaussianDpEvent(1.0)),
+        ):
+            with pytest.raises(dp.DeclarationError, match="nothing can be certified"):
+                dp.interop.jax_privacy.certificate(SimpleNamespace(dp_event=event), delta=1e-5)
         odd = events.SampledWithoutReplacementDpEvent(100, 10, events.GaussianDpEvent(1.0))
         with pytest.raises(dp.DeclarationError, match="Poisson samples"):
             dp.interop.jax_privacy.certificate(

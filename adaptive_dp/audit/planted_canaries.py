@@ -264,7 +264,8 @@ def _has_additive_noise(node: Node, source: Source) -> bool:
     kind = operation.mechanism
     is_additive = kind.input_type is np.ndarray and not kind.is_selection and kind.deviation()
     # a gradient_stream alone: of networks, the parameters follow by an optimizer
-    known = bool(is_additive) or isinstance(query.operation, GradientStream)
+    is_whole = isinstance(query.operation, GradientStream) and not (kind.begins or kind.continues)
+    known = bool(is_additive) or is_whole
     return known and source in [each.operation for each in lineage(query)]
 
 

@@ -854,11 +854,13 @@ def columns_of(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
         frame = nw.from_native(data, eager_only=True)
     except TypeError:
         lazy = hasattr(data, "collect")
+        items = hasattr(data, "__getitem__") or hasattr(data, "dataset")
         raise SchemaError(
             "data must be a mapping of column names to arrays, a structured array, the path of a "
             "CSV or Parquet file, a pandas, polars or PyArrow table, a data set of PyArrow, or a "
             f"frame or arrays of Dask, got {type(data).__name__}"
             + ("; collect it first" if lazy else "")
+            + ("; a data set of PyTorch by dp.torch.MapStyle(dataset, names)" if items else "")
         ) from None
     return _FrameColumns(frame, wanted)
 

@@ -599,7 +599,14 @@ def _costs(
 ) -> dict[int, float]:
     """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
     # the cost of a loss at the state to which all losses composed
-    cost = best.accountant.cost_function(best.state, delta)
+    function = best.accountant.cost_function(best.state, delta)
+
+    def cost(loss: PrivacyLoss) -> float:
+        try:
+            return function(loss)
+        except InapplicableError:  # of a session that adds up in several units: not in this one
+            return math.inf
+
     # each loss once, however many releases have it
     costs = {loss: cost(loss) for loss in dict.fromkeys(loss for loss, _ in losses.values())}
     # an infinite cost has no share; 0 keeps the sum of the others meaningful

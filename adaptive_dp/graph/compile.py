@@ -170,7 +170,7 @@ def _compile(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
             # compiled as if every unit were sampled; the accountant amplifies the body
             sampled, exchanged = operation.change(change), release.source.initial().replaced
             if exchanged and not sampled.replaced:
-                _check_shifts([each for each, _, _ in members])
+                _check_shifts([each for each, _, _ in members], index)
             body = _compile([(p, sampled, index + 1) for p, _, _ in members], counts)
             parts.append(operation.term(body, exchanged=exchanged))
         else:
@@ -193,29 +193,65 @@ def _cases_term(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
     return choices[0] if len(choices) == 1 else Parallel(choices, labels)
 
 
-def _check_shifts(releases: Iterable[ReleaseNode]) -> None:
+def _check_shifts(releases: Iterable[ReleaseNode], index: int) -> None:
     """Refuse all but additive Gaussian noise in a Poisson sample of units that are exchanged.
 
     *Own proof.* The sample's laws are ``(1 - q) B + q A`` and ``(1 - q) B + q A'``, B of a body
     without the unit, and A and A' with the one and the other in its place
     (`accountants.losses.ReplacedSample`, of which releases at once are one). Of releases that
-    follow each other, chosen by what was released before, let r = A / B and r' = A' / B. For
-    ``t >= 1`` what counts is ``E_B V(r, r')`` after the last, of ``V = (r - c - t r')_+``, c >= 0:
-    convex, with ``d^2 V / dr dr' <= 0``. Shifts a and a' of a release multiply r and r' by
-    log-normal numbers of mean 1. The expectation grows with |a| and |a'| (V is convex), and falls
-    with ``a a'`` (Plackett: its derivative is that of ``r r' d^2 V / dr dr'``). So shifts in
-    opposite directions, as long as they may be, are worst, whatever r and r' are; and the
-    expectation is again such a function of r and r' before the release. By induction all releases
-    at worst are one, of the root of the squares' sum. For ``t < 1`` exchange A and A'.
+    follow each other, chosen by what was released before, let r = A / B and r' = A' / B. What
+    counts is ``E_B V(r, r')`` after the last, of ``V = (r - c - t r')_+``, whatever c is: convex,
+    with ``d^2 V / dr dr' <= 0``. Shifts a and a' of a release multiply r and r' by log-normal
+    numbers of mean 1. The expectation grows with |a| and |a'| (V is convex), and falls with
+    ``a a'`` (Plackett: its derivative is that of ``r r' d^2 V / dr dr'``). So shifts in opposite
+    directions, as long as they may be, are worst, whatever r and r' are; and the expectation is
+    again such a function of r and r' before the release. By induction all releases at worst are
+    one, of the root of the squares' sum.
+
+    *Others in between.* Of releases outside of the sample, in others too, that follow and precede
+    those in it, V is ``(x r + y - x' r' - y')_+``, with what they multiply both laws by in x, y,
+    x' and y', none of which is negative: of the same kind, so that the same shifts are worst at
+    each release of this sample, whatever was released before. Then each sample's are independent
+    of all others, and pairs compose.
+
+    Parameters
+    ----------
+    releases
+        All releases in the sample. In parts of it, too: the one unit may be in part i, and the one
+        in its place in part j, with shifts as long as there, at some angle. Two as long as in the
+        part where they are longest lose no less, in opposite directions: one of the worlds.
+    index
+        Of the sample among the steps of each.
     """
     for release in releases:
-        mechanism = release.mechanism
-        if not (mechanism.shifts and is_own(type(mechanism))):
-            raise DeclarationError(
-                f"{release.name}: in a Poisson sample of units that are exchanged (replace_one) "
-                f"the noise must be dp.Gaussian, got {type(mechanism).__name__}, for which nothing "
-                "is proven there"
-            )
+        check_noise_of_exchanged(release.name, release.mechanism)
+        for node in release.steps[index + 1 :]:
+            if isinstance(node.handle.operation, SampleOperation | Select):
+                inner = "selection" if isinstance(node.handle.operation, Select) else "sample"
+                raise DeclarationError(
+                    f"{release.name}: nothing is proven of a {inner} in a Poisson sample of units "
+                    "that are exchanged (replace_one); draw the sample inside of a selection's "
+                    "body, and one sample in the place of two"
+                )
+
+
+def check_noise_of_exchanged(name: str, mechanism: Mechanism) -> None:
+    """Refuse a mechanism in a Poisson sample of units that are exchanged: see `_check_shifts`.
+
+    Parameters
+    ----------
+    name
+        The release's, for the message.
+    mechanism
+        What is to release from the sample.
+    """
+    if not (mechanism.shifts and is_own(type(mechanism))):
+        raise DeclarationError(
+            f"{name}: in a Poisson sample of units that are exchanged (replace_one) the noise must "
+            f"be dp.Gaussian, got {type(mechanism).__name__}, for which nothing is proven there; "
+            "take dp.Gaussian, release it from the whole table, or declare "
+            "neighbors='add_remove' or 'zero_out'"
+        )
 
 
 def _is_region(node: Node) -> bool:

@@ -47,17 +47,18 @@ class LeakError(DeclarationError):
 
 
 class NeighborError(DeclarationError):
-    """Neighbour relations are mixed, or a transform has no proof under this one.
+    """Neighbour relations are mixed, or nothing is proven of a transform under this one.
 
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> people = dp.dataset("people", columns={"age": (0, 100)}, neighbors="replace_one")
-    >>> people.sample(0.1)
+    >>> ages = dp.dataset("people", columns={"age": (0, 100)})["age"]
+    >>> sizes = dp.dataset("homes", columns={"size": (0, 900)}, neighbors="replace_one")["size"]
+    >>> dp.Pipeline(age=ages.sum().release(dp.Laplace()), size=sizes.sum().release(dp.Laplace()))
     Traceback (most recent call last):
         ...
-    adaptive_dp.graph.errors.NeighborError: sample: 'people' has replace_one neighbours, for which
-    Poisson amplification is not proven here; declare neighbors='add_remove' or 'zero_out'
+    adaptive_dp.graph.errors.NeighborError: the data sets 'people' (add_remove) and 'homes'
+    (replace_one) have different neighbour relations; declare both with the same neighbors=...
     """
 
 

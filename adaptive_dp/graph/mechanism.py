@@ -221,6 +221,9 @@ class Mechanism:
     continues
         True where `release` gets, in place of the first released value, the run that this release
         has begun.
+    ordinal
+        Of a run whose releases are each made once, and in order: 0 where it begins the run, else
+        which of them it is, from 1 on. None where a run has any number of them, in any order.
     selectable
         False where what it says of its release, beside its loss, does not hold of the best of
         several runs: a private selection refuses it.
@@ -269,6 +272,7 @@ class Mechanism:
     no_interval: ClassVar[str] = ""
     begins: ClassVar[bool] = False
     continues: ClassVar[bool] = False
+    ordinal: ClassVar[int | None] = None
     selectable: ClassVar[bool] = True
     theorem: ClassVar[str] = ""
     sampler: ClassVar[str] = ""
@@ -370,6 +374,18 @@ class Mechanism:
             By default the operating system's randomness.
         """
         raise NotImplementedError(f"{type(self).__name__} begins no run")
+
+    def check_run(self, run: Any) -> None:
+        """Refuse, where it `continues`, a run that it cannot continue as it is now.
+
+        What it says may depend on what was released alone. Where an `ordinal` is not refused, the
+        run has drawn nothing for it yet.
+
+        Raises
+        ------
+        RunError
+            With what could be asked.
+        """
 
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the shape of what is released, from the value's: by default the same.
@@ -595,6 +611,16 @@ class AdaptiveSums(ABC):
     @abstractmethod
     def split(self, parts: int, stream: Stream) -> Sequence[AdaptiveSums]:
         """Return disjoint batches: each unit goes into one of them by its own uniform draw."""
+
+    def among(self, batch: AdaptiveSums) -> AdaptiveSums:
+        """Return these sums of the units of a batch; by default the batch, of the same sums.
+
+        Parameters
+        ----------
+        batch
+            Of a value that differs in what it computes of each unit, and in nothing else.
+        """
+        return batch
 
     @abstractmethod
     def at(self, parameters: NDArray[np.float64]) -> NDArray[np.int64]:

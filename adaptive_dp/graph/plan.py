@@ -175,11 +175,13 @@ def check_outputs(
     sources: dict[str, SourceOperation] = {}
 
     arrivals: Arrivals = {}
+    taken: set[tuple[int, int]] = set()
 
     def before(handle: Handle) -> Sequence[Handle]:
         if known(handle) is not None:
             return ()
         check_flow(handle, arrivals)
+        _check_taken_once(handle, taken)
         if isinstance(handle.operation, SourceOperation):
             check_declaration(handle.operation, sources)
         return inputs_and_bodies(handle)
@@ -363,6 +365,19 @@ def check_flow(handle: Handle, arrivals: Arrivals | None = None) -> None:
         raise DeclarationError(f"a {kind} value has no inputs")
 
 
+def _check_taken_once(handle: Handle, taken: set[tuple[int, int]]) -> None:
+    """Refuse a second release in one place of a run, which the first one was paid for; add it."""
+    operation = handle.operation
+    if not (isinstance(operation, Release) and operation.mechanism.ordinal):
+        return
+    place = id(unaliased(handle.inputs[1])), operation.mechanism.ordinal
+    if place in taken:
+        raise DeclarationError(
+            f"{handle!r} is a second release in place {place[1]} of a run that pays for one"
+        )
+    taken.add(place)
+
+
 def _check_rows_bounded(release: Handle, arrivals: Arrivals) -> None:
     """Check that something bounds the rows of a unit on the way to a release."""
     # the change of one unit, followed along the path as the compiler follows it; from the first
@@ -381,8 +396,16 @@ def _check_rows_bounded(release: Handle, arrivals: Arrivals) -> None:
             continue
         source, change, regions = arrivals[unaliased(handle.inputs[0])]
         part = isinstance(operation, PartOperation)
+        sample = isinstance(operation, SampleOperation)
         # the compiler recurses once into each part and sample
-        regions += part or isinstance(operation, SampleOperation)
+        regions += part or sample
+        exchanged = source.neighbors == "replace_one"
+        if sample and exchanged and change is not None and not change.replaced:
+            raise DeclarationError(
+                f"{handle!r} is a sample of a Poisson sample of {source.name!r}, whose units are "
+                "exchanged (replace_one), and nothing is proven of that; draw one sample, at the "
+                "product of both rates"
+            )
         one_part = not part or handle.inputs[0].domain.whole_units
         if change is not None:
             # a bound in each part does not bound their sum: what is unbounded before stays so
@@ -398,6 +421,8 @@ def _check_rows_bounded(release: Handle, arrivals: Arrivals) -> None:
         )
     if regions > DEPTH:
         raise DeclarationError(f"parts and samples are nested {regions} deep, the limit is {DEPTH}")
+    if source.neighbors == "replace_one" and not change.replaced:
+        compiler.check_noise_of_exchanged(release.operation.label(), release.domain)
 
 
 def check_declaration(operation: SourceOperation, sources: dict[str, SourceOperation]) -> None:

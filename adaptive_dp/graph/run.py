@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -773,6 +774,31 @@ class _RunningPasses:
     requests: dict[str, RowSum]
 
 
+@frozen(eq=False, repr=False)
+class HiddenRun:
+    """The hidden state of a run that a release has begun, and that later releases continue.
+
+    Parameters
+    ----------
+    state
+        What the mechanism's `begin` returned.
+    process
+        In which it was begun, and which alone may continue it: a child that was forked has a copy,
+        and both would answer with the same noise, for one payment.
+    asked
+        What was asked of it in each place (`Mechanism.ordinal`), by digest.
+    """
+
+    state: Secret[Any]
+    process: int = field(factory=os.getpid)
+    asked: dict[int, str] = field(factory=dict)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process has begun it."""
+        return self.process == os.getpid()
+
+
 class Run:
     """The values of one run, by node name: private ones as `Secret`, the others as they are.
 
@@ -817,7 +843,7 @@ class Run:
         self.public_values: dict[str, Any] = {}
         self.raw: dict[str, Any] = {}
         self.round: tuple[int, ...] = ()
-        self.hidden: dict[Handle, Secret[Any]] = {}
+        self.hidden: dict[Handle, HiddenRun] = {}
         # of single nodes that were interrupted, and of passes: both hold rows
         self._checkpoints: dict[str, Checkpoint] = {}
         self._running_passes: Secret[_RunningPasses] | None = None
@@ -882,16 +908,68 @@ class Run:
             self.raw[node.name] = value
             value = operation.presented(node.handle.inputs[0], value)
             if operation.mechanism.begins:
-                self.hidden[node.handle] = Secret(operation.mechanism.begin(stream))
+                self.hidden[node.handle] = HiddenRun(Secret(operation.mechanism.begin(stream)))
         self.public_values[node.name] = value
+
+    def check_runs(self, nodes: Sequence[Node], digests: Mapping[str, str]) -> None:
+        """Refuse, before anything is paid, nodes that continue a run which they cannot continue.
+
+        Parameters
+        ----------
+        nodes
+            All that a step computes.
+        digests
+            Of each node, by name: what is asked of a run in one place must stay the same.
+
+        Raises
+        ------
+        RunError
+            If the run is not in this process, or is not where they continue it.
+        """
+        begun = {node.handle for node in nodes}
+        for node in nodes:
+            operation = node.handle.operation
+            if not (isinstance(operation, Release) and operation.mechanism.continues):
+                continue
+            place = operation.mechanism.ordinal
+            if self._run_of(node) in begun:  # it begins now
+                beginning: Any = self._run_of(node).operation
+                operation.mechanism.check_run(beginning.mechanism.begin())
+                continue
+            self._check_run(node)
+            asked = self.hidden[self._run_of(node)].asked
+            # two releases in one place would be paid for once, also if one was never finished
+            if (
+                place is not None
+                and asked.setdefault(place, digests[node.name]) != digests[node.name]
+            ):
+                raise RunError(
+                    f"node {node.name!r} was asked for with other parameters before, and was "
+                    "interrupted: ask for it as it was. Nothing was released."
+                )
+
+    def may_retake(self, node: Node) -> bool:
+        """Return whether nothing was drawn yet for a node that continues a run in its own place."""
+        operation = node.handle.operation
+        if not (isinstance(operation, Release) and operation.mechanism.continues):
+            return False
+        if operation.mechanism.ordinal is None:
+            return False
+        try:
+            self._check_run(node)
+        except RunError:
+            return False
+        return True
 
     def _check_run(self, node: Node) -> None:
         """Refuse to continue a run whose hidden state is not here: it ends with its process."""
-        if self._run_of(node) not in self.hidden:
+        run = self.hidden.get(self._run_of(node))
+        if run is None or not run.is_here:
             raise RunError(
                 f"node {node.name!r} continues a run whose noise is not in this process; begin "
                 "another one, which is paid for. Nothing was released."
             )
+        node.handle.operation.mechanism.check_run(run.state.reveal())  # type: ignore[attr-defined]
 
     def _run_of(self, node: Node) -> Handle:
         """Return the release that has begun the run which a node continues."""
@@ -962,7 +1040,7 @@ class Run:
         ]
         operation = node.handle.operation
         if isinstance(operation, Release) and operation.mechanism.continues:
-            values[1] = self.hidden[self._run_of(node)].reveal()
+            values[1] = self.hidden[self._run_of(node)].state.reveal()
         return values
 
     def _shape_error(self, node: Node, operation: Release, query: str) -> RunError:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from accountants import from_dp_event
+from accountants import AccountingError, Repeated, Sampled, Term, from_dp_event
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Neighbors
@@ -17,7 +18,9 @@ def certificate(
     """Return a certificate of training by a ``DPExecutionPlan`` of jax-privacy.
 
     The plan says what its steps are as an event (``dp_event``), which is read by
-    `accountants.from_dp_event`; epsilon is by the accountants of this library.
+    `accountants.from_dp_event`; epsilon is by the accountants of this library. Where the plan has a
+    ``batch_selection_strategy`` it must be one of Poisson samples, of no higher rate and no more
+    steps than the event has.
 
     Parameters
     ----------
@@ -34,8 +37,9 @@ def certificate(
     Raises
     ------
     DeclarationError
-        If there is no event, or it is not one of steps on Poisson samples; or the relation is one
-        that the plan's batches do not allow.
+        If there is no event, or it is not one of steps on Poisson samples, such as of batches that
+        are cut off (``truncated_batch_size``) or of a fixed size; if the plan's batches are not
+        those of its event; or the relation is one that they do not allow.
 
     References
     ----------
@@ -70,7 +74,13 @@ def certificate(
             "is added moves others: certify it for neighbors='zero_out', or use "
             "PartitionType.INDEPENDENT without truncated_batch_size"
         )
-    loss = claims.loss_of_term(from_dp_event(event, neighbors=relation))
+    try:
+        term = from_dp_event(event, neighbors=relation)
+    except AccountingError as error:
+        raise DeclarationError(f"nothing can be certified of the plan's event: {error}") from None
+    loss = claims.loss_of_term(term)
+    if strategy is not None:
+        _check_batches(strategy, term)
     return claims.certificate(
         loss,
         "training by a plan of jax-privacy",
@@ -78,6 +88,24 @@ def certificate(
         delta=delta,
         neighbors=relation,
     )
+
+
+def _check_batches(strategy: Any, term: Term) -> None:
+    """Refuse batches that are not of the event: one put together by hand may have any others."""
+    kind = type(strategy).__name__
+    if kind != "CyclicPoissonSampling":
+        raise DeclarationError(
+            f"the plan's event is of Poisson samples, and its batches are drawn by {kind}: what "
+            "they cost is not what the event says; use CyclicPoissonSampling"
+        )
+    part, steps = (term.part, term.times) if isinstance(term, Repeated) else (term, 1)
+    rate = part.rate if isinstance(part, Sampled) else 1.0
+    drawn = math.ceil(strategy.iterations / strategy.cycle_length)
+    if not (strategy.sampling_prob <= rate and drawn <= steps):
+        raise DeclarationError(
+            f"the plan's batches are up to {drawn} samples of an example at the rate "
+            f"{strategy.sampling_prob!r}, and its event is of {steps} at the rate {rate!r}"
+        )
 
 
 def _relation(strategy: Any) -> Neighbors:

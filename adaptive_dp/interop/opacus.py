@@ -29,7 +29,8 @@ COINS = 2**24
 def steps_of(engine: Any, *, rounds: float = 1.0) -> PrivacyLoss | None:
     """Return the loss of all steps that an Opacus engine's accountant has recorded.
 
-    None where it has recorded none, or one without noise: then nothing is claimed.
+    None where it has recorded none, one without noise or one at a rate above 1, or where its
+    clipping adapts: then nothing is claimed.
 
     Parameters
     ----------
@@ -40,9 +41,9 @@ def steps_of(engine: Any, *, rounds: float = 1.0) -> PrivacyLoss | None:
         By how much a unit's change moves a step, in units of the clipping norm.
     """
     spends: list[tuple[PrivacyLoss, int]] = []
-    for multiplier, rate, steps in _history(engine):
+    for multiplier, rate, steps in [] if adapts(engine) else _history(engine):
         noise = _noise(multiplier, rounds)
-        if noise is None:
+        if noise is None or not 0 <= float(rate) <= 1:
             return None
         q = _rate(rate)
         loss: PrivacyLoss = noise if q >= 1 else Sampled(Composite([(noise, 1)]), q)
@@ -96,9 +97,10 @@ def certificate(
     - any other is refused, also one of PyTorch's own that draws an example twice
       (``RandomSampler(replacement=True)``).
 
-    Adaptive clipping (``clipping="adaptive"``) is refused: Opacus releases there the number of
-    unclipped examples without centring it, and divides it by the number of examples in the batch,
-    which is private; the multiplier that it records is for neither (`AdaClipDPOptimizer` of 1.6).
+    Adaptive clipping (``clipping="adaptive"``, or the engine ``PrivacyEngineAdaptiveClipping`` of
+    ghost clipping) is refused: Opacus releases there the number of unclipped examples without
+    centring it, and divides it by the number of examples in the batch, which is private; the
+    multiplier that it records is for neither (1.6). Of ``clipping="adaptive"`` the optimizer tells.
 
     What none of this can see is listed among the certificate's assumptions.
 
@@ -111,7 +113,8 @@ def certificate(
     data_loader
         The loader that the training read, as ``make_private`` returned it.
     optimizer
-        The optimizer that ``make_private`` returned: its noise is compared with what was recorded.
+        The optimizer that ``make_private`` returned: its noise is compared with what was recorded,
+        and it shows whether clipping was adaptive.
     noise_scheduler
         The scheduler of ``opacus.schedulers`` that changed this optimizer's noise, if one did: each
         recorded noise must be one that it had set, in its order, and each step is certified at its
@@ -120,8 +123,8 @@ def certificate(
     Raises
     ------
     DeclarationError
-        If no step with noise was recorded; or if the loader or the optimizer is not what the
-        recorded steps are of.
+        If no step with noise was recorded, or one of more than all batches of a pass; if clipping
+        was adaptive; or if the loader or the optimizer is not what the recorded steps are of.
 
     See Also
     --------
@@ -143,7 +146,13 @@ def certificate(
             "the engine has recorded no step: pass the PrivacyEngine whose make_private was used, "
             "after the training"
         )
-    _check_clipping(optimizer)
+    _check_clipping(privacy_engine, optimizer)
+    most = max(float(q) for _, q, _ in history)
+    if not most <= 1:
+        raise DeclarationError(
+            f"a step was recorded at the rate {most!r}: it accumulated batches of more than one "
+            "pass, so that an example may be in it more than once"
+        )
     assumes = _sampling(data_loader, history)
     relation: Neighbors = "add_remove"
     passes = None if data_loader is None else _passes(data_loader, history)
@@ -198,7 +207,9 @@ def _sampling(loader: Any, history: list[tuple[Any, Any, int]]) -> list[str]:
     if name in POISSON:
         rates = {float(q) for _, q, _ in history}
         rate = float(getattr(loader, "sample_rate", math.nan))
-        if rates != {rate}:
+        # of 93 batches Opacus samples at 1 / 93, and records one over int(1 / (1 / 93)), 92
+        recorded = {rate, 1 / max(1, len(loader))}
+        if not (rates <= recorded and min(rates) >= rate):
             raise DeclarationError(
                 f"the loader samples at the rate {rate!r}, and steps were recorded at "
                 f"{sorted(rates)}: pass the loader that make_private returned for this training"
@@ -207,7 +218,9 @@ def _sampling(loader: Any, history: list[tuple[Any, Any, int]]) -> list[str]:
     if name in PASSES:
         return [
             f"the training read passes of this loader ({name}), each example in one batch of a "
-            "pass, each to its end before the next was begun"
+            "pass, each to its end before the next was begun",
+            "no batch was left out of the steps that were recorded: signal_skip_step was called "
+            "by nothing but a BatchMemoryManager",
         ]
     raise DeclarationError(
         f"a loader whose batches are drawn by {name} is neither Opacus' Poisson sampler nor one of "
@@ -244,8 +257,16 @@ def _passes(loader: Any, history: list[tuple[Any, Any, int]]) -> int | None:
     return -(-read // batches)
 
 
-def _check_clipping(optimizer: Any) -> None:
-    if any(each.__name__.startswith("AdaClip") for each in type(optimizer).__mro__):
+def adapts(engine: Any, optimizer: Any = None) -> bool:
+    """Return whether clipping is seen to be adaptive, by the engine or by the optimizer."""
+    kinds = [each.__name__ for each in (*type(engine).__mro__, *type(optimizer).__mro__)]
+    named = any("AdaClip" in each or "AdaptiveClipping" in each for each in kinds)
+    # the noise that is left for the sum where a part of the recorded is the count's
+    return named or hasattr(optimizer, "_adjusted_noise_multiplier")
+
+
+def _check_clipping(engine: Any, optimizer: Any) -> None:
+    if adapts(engine, optimizer):
         raise DeclarationError(
             "nothing can be certified of adaptive clipping by Opacus: the number of unclipped "
             "examples moves by 1 and not by 1/2 as its recorded noise multiplier takes for "
@@ -336,16 +357,30 @@ def _beside(engine: Any, optimizer: Any) -> list[str]:
         # the seed itself is the noise, and a certificate is published
         seed = "nobody knows the seed of the noise's generator (optimizer.generator)"
     floats = "" if secure else ", and the low bits of its floats tell nothing (secure_mode=False)"
+    ghost = any("FastGradientClipping" in each.__name__ for each in type(optimizer).__mro__)
     found = [
         f"noise is Gaussian and independent in each step{floats}",
         seed,
+        "each example's gradient was clipped to the norm that its step's noise was scaled by"
+        + (
+            ": ghost clipping reads max_grad_norm of the module and its noise that of the "
+            "optimizer, and a GradClipScheduler changes the latter alone"
+            if ghost
+            else ""
+        ),
+        "all steps on these data are in this engine's record",
         "each person has one example",
         "what left the training is the noisy sums alone: no loss or accuracy of private examples",
-        "no layer lets an example change another's gradient; Opacus refuses batch norm, and not "
-        "what a module computes over the batch by itself",
+        "neither a layer nor the loss lets an example change another's gradient; Opacus refuses "
+        "batch norm, and not what a module or a loss computes over the batch by itself",
         "no example's loss or gradient was infinite or NaN: Opacus adds such a one as it is",
         "no step was run twice from an older checkpoint: the steps after it are recorded once",
     ]
+    if optimizer is None:
+        found.append(
+            "clipping was not adaptive: what Opacus records of that leaves out the count of "
+            "unclipped examples; pass optimizer= to have this looked at"
+        )
     if "Distributed" in type(optimizer).__name__:
         found.append("workers drew their samples from generators with different seeds")
     return found

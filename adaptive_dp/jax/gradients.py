@@ -474,7 +474,9 @@ class ClippedSums:
             except DeclarationError:
                 raise
             except Exception as error:  # of made-up rows: it may be shown
-                raise DeclarationError(f"it fails on made-up rows: {error}") from None
+                raise DeclarationError(
+                    f"it fails on made-up rows, of which it is given one at a time: {error}"
+                ) from None
 
     def _gradient(self, theta: Any, x: Any, y: Any) -> Any:
         """Return the loss, and the gradient's leaves that are not empty, each a vector.

@@ -137,7 +137,8 @@ class FunctionGradientsOf(UnitGradientsOf):
         """Return what no program can check."""
         return (
             f"The gradient of a row with the loss {self.loss.name} is computed of that row and the "
-            "parameters alone: it neither remembers rows, nor sends them elsewhere."
+            "parameters alone: it neither remembers rows, nor sends them elsewhere, and what it "
+            "holds beside, such as frozen arrays, is public."
         )
 
 
@@ -317,7 +318,7 @@ class Loop(NetworkLoop):
 
     Parameters
     ----------
-    session, table, training, sigma
+    session, table, training, sigma, name
         As of `adaptive_dp.torch.Loop`, with a `Training` of this room.
 
     Examples

@@ -30,7 +30,7 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
     Each round reads a Poisson sample: every unit is in it with probability ``sampling_rate``. The
     sum of the sample's clipped gradients is released with Gaussian noise and divided by the
     expected number of rows (not by the sample's own: that number is private). Rounds are amplified
-    by sampling, which every accountant takes from the graph.
+    by sampling, under each neighbour relation, which every accountant takes from the graph.
 
     Parameters
     ----------
@@ -56,11 +56,12 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
 
     References
     ----------
-    Abadi et al. 2016, Algorithm 1; Mironov, Talwar and Zhang 2019 (the sampled Gaussian); Andrew et
-    al. 2021 (adaptive clipping); Wang, Ye and Xu 2017 (noisy SVRG); Kingma and Ba 2015,
-    Algorithm 1, and Tang, Shpilevskiy and Lecuyer 2024 (Adam, freed of the noise's variance). The
-    exact percentile of a round's norms, as it is sometimes printed, is not private: one row can
-    move the sum by any amount.
+    Abadi et al. 2016, Algorithm 1; Mironov, Talwar and Zhang 2019 (the sampled Gaussian); Lebeda,
+    Regehr, Kamath and Steinke 2024 (the same where a unit is exchanged); Andrew et al. 2021
+    (adaptive clipping); Wang, Ye and Xu 2017 (noisy SVRG); Kingma and Ba 2015, Algorithm 1, and
+    Tang, Shpilevskiy and Lecuyer 2024 (Adam, freed of the noise's variance). The exact percentile
+    of a round's norms, as it is sometimes printed, is not private: one row can move the sum by any
+    amount.
 
     Examples
     --------

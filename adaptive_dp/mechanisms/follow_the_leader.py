@@ -26,7 +26,7 @@ released: where a unit is present or absent that is allocation to balls-and-bins
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Protocol
 
@@ -39,19 +39,21 @@ from accountants import (
     Composite,
     GaussianBound,
     PrivacyLoss,
+    Pure,
     Toeplitz,
     allocated_matrix_factorization,
     worlds,
 )
 from accountants.errors import AccountingError
 from accountants.numerics import down, up
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.errors import DeclarationError, RunError
+from adaptive_dp.graph.handles import lineage, unaliased
 from adaptive_dp.graph.mechanism import AdaptiveSums, Free, Mechanism, noise_parameter
 from adaptive_dp.graph.values import as_int, number
 from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.noise.exact import LARGEST_SCALE
 from adaptive_dp.noise.gaussian import rounded_gaussian
-from adaptive_dp.noise.stream import Stream
+from adaptive_dp.noise.stream import SecureStream, Stream
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -495,6 +497,72 @@ _check_rounds = checked(
 )
 
 
+class Rounds:
+    """The rounds of one training: its batches, its private sums, and where its noise comes from.
+
+    Parameters
+    ----------
+    mechanism
+        Whose rounds they are.
+    stream
+        All noise is drawn from it, and the batches before any gradient.
+
+    Attributes
+    ----------
+    number
+        How many rounds were begun: a round is begun when it is about to draw its noise.
+    is_drawing
+        Whether something is drawn just now; where that was interrupted, for ever.
+    """
+
+    def __init__(self, mechanism: FollowTheLeader, stream: Stream) -> None:
+        self._mechanism, self._stream = mechanism, stream
+        self._batches: Sequence[AdaptiveSums] = ()
+        self._run: Run | None = None
+        self._before: Floats | float = 0.0
+        self.number, self.is_drawing = 0, False
+
+    def __repr__(self) -> str:
+        return f"<private rounds of a training, {self.number} are over>"
+
+    def __reduce__(self) -> str:
+        raise TypeError("the rounds of a training cannot be pickled: a copy would repeat its noise")
+
+    def prefix(self, value: AdaptiveSums, parameters: Floats) -> Floats:
+        """Return the noisy prefix sum with the next round's sum at parameters, shape (d,).
+
+        Parameters
+        ----------
+        value
+            Of all units; what it computes of them may be another function in each round.
+        parameters
+            At which it is computed; a function of what was released before.
+        """
+        own, factorization = self._mechanism, self._mechanism.matrices
+        (width,) = value.shape
+        scale = own.sigma / (value.step * 2.0**-factorization.bits)
+        limit = LARGEST_ROW // factorization.largest_row_sum
+        if self._run is None:
+            # each unit's batch is drawn once, before any gradient: it stays there in all epochs
+            self.is_drawing = True
+            self._batches = value.split(own.batches, self._stream)
+            self._run, self.is_drawing = factorization.start(width), False
+        batch = value.among(self._batches[self.number % own.batches])
+        # clamping, so that rows fit into 64 bits, moves no two sums apart
+        sums = np.clip(batch.at(parameters), -limit, limit)
+        self.number, self.is_drawing = self.number + 1, True
+        noise = partial(rounded_gaussian, self._stream, scale, width)
+        prefix = value.step * self._run.push(sums, noise)
+        self.is_drawing = False
+        return prefix
+
+    def added(self, value: AdaptiveSums, parameters: Floats) -> Floats:
+        """Return what the next round adds to the noisy prefix sums, shape (d,); see `prefix`."""
+        prefix = self.prefix(value, parameters)
+        added, self._before = prefix - self._before, prefix
+        return added
+
+
 class FollowTheLeader(Mechanism):
     """Train on batches in order by DP-FTRL: ``theta_t = -step (g_1 + ... + g_t + noise_t)``.
 
@@ -614,21 +682,12 @@ class FollowTheLeader(Mechanism):
 
     def release(self, value: AdaptiveSums, stream: Stream, *given: Any) -> NDArray[Any]:
         """Return the mean and the last of the parameters, shape (2, d)."""
-        factorization = self.matrices
-        (width,) = value.shape
-        scale = self.sigma / (value.step * 2.0**-factorization.bits)
-        limit = LARGEST_ROW // factorization.largest_row_sum
-        noise = partial(rounded_gaussian, stream, scale, width)
-        # each unit's batch is drawn once, before any gradient: it stays there in all epochs
-        parts = value.split(self.batches, stream)
-        run = factorization.start(width)
+        rounds = Rounds(self, stream)
         course = value.course(float(given[0]))
-        theta, mean = course.parameters, np.zeros(width)
+        theta, mean = course.parameters, np.zeros(value.shape)
         for t in range(self.batches * self.epochs):
-            # clamping, so that rows fit into 64 bits, moves no two sums apart
-            sums = np.clip(parts[t % self.batches].at(theta), -limit, limit)
             # theta is a function of released rows alone, so the next gradient may depend on it
-            course.follow(value.step * run.push(sums, noise))
+            course.follow(rounds.prefix(value, theta))
             theta = course.parameters
             mean += (theta - mean) / (t + 1)
         return np.stack([mean, theta])
@@ -678,6 +737,221 @@ class FollowTheLeader(Mechanism):
     def matrices(self) -> Factorization:
         """The factorization of the prefix sums over these rounds."""
         return FACTORIZATIONS[self.factorization](self.batches, self.epochs, self.bands)
+
+
+# -----------------------------------------------------------------------------
+# The same in single rounds, each a release of its own, between which others may come.
+
+
+class FollowTheLeaderRun(FollowTheLeader):
+    """Begin a training by DP-FTRL whose rounds are released one by one: all of them are paid here.
+
+    `FollowTheLeaderRound` releases a round, at no further cost. Each may be chosen by the rounds
+    before it, and by all else that was released. Released here is 1, whatever the data.
+    `adaptive_dp.torch.Loop` makes these releases.
+
+    Privacy: that of `FollowTheLeader`, although other releases come between the rounds, and however
+    many rounds are taken.
+
+    Proof. What comes between chooses the parameters, and with them the moves v_j of the rounds'
+    sums, and it depends on the unit, but not on its batch. `FollowTheLeader` bounds the loss for
+    any strategy: for all v_j that are functions of earlier rows, and for those who stop early, who
+    have a part of all rows.
+
+    *Renyi divergence.* Let P and Q be the laws of the rows for a strategy, and F(y) the largest
+    ``E_Q[(P/Q)^a | y]`` over all strategies that go on from the rows y: ``F() <= e^((a-1) eps)``,
+    eps the bound at order a; ``F(y) >= (P/Q)^a(y)``, as a strategy may stop; and over a next row F
+    is a supermartingale under Q, whatever is asked. So is F times the factors of the releases in
+    between, each over its own bound: given what was released before, a row's law does not depend on
+    their noise, nor theirs on its. Its value at the end is at least ``(P/Q)^a`` of all that was
+    released, over the bounds of the others: the bounds add up, and a filter or an odometer that has
+    counted eps where the training began counts right at any time.
+
+    *Without amplification* the rows are Gaussian releases of mu_r, functions of what was released
+    before, whose squares add up to at most ``(Delta s / sigma)^2`` on every path: what is counted
+    here is the sum of a fully adaptive composition of Gaussian releases, and the same holds with
+    other releases among them.
+
+    *Any trade-off function* that bounds each strategy's bounds the composition: an interactive
+    mechanism of finitely many answers (rows are of 64 bits) is then post-processing of one pair of
+    that trade-off function (Vadhan and Zhang 2023).
+
+    Parameters
+    ----------
+    sigma, batches, epochs, factorization, bands, amplified
+        As of `FollowTheLeader`.
+    run
+        Tells apart trainings that are alike.
+
+    Notes
+    -----
+    The batches and the noise of the rounds before are in this process alone: a training that its
+    process did not finish cannot be continued elsewhere, and has cost what all its rounds cost.
+
+    References
+    ----------
+    Denisov et al. 2022; Vadhan and Wang 2021, Lyu 2022, Vadhan and Zhang 2023 (concurrent
+    composition of interactive mechanisms); Haney et al. 2023 (with filters and odometers).
+
+    See Also
+    --------
+    FollowTheLeader : all rounds at once.
+    """
+
+    begins: ClassVar[bool] = True
+    ordinal: ClassVar[int | None] = 0
+    released_inputs: ClassVar[int] = 0
+    selectable: ClassVar[bool] = False
+    theorem: ClassVar[str] = "Denisov et al. 2022, Thm 2.1; in single rounds: Vadhan & Zhang 2023"
+
+    run: str = attrs.field(default="", kw_only=True)
+
+    def begin(self, stream: Stream | None = None) -> Rounds:
+        """Return the rounds, of which none is begun; nothing is drawn yet."""
+        return Rounds(self, SecureStream() if stream is None else stream)
+
+    def release(self, value: AdaptiveSums, stream: Stream, *given: Any) -> NDArray[Any]:
+        """Return 1: that the training has begun."""
+        return np.array(1.0)
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return that of a number."""
+        return ()
+
+    def redrawn(self) -> bool:
+        """Return False: the noise of rounds cannot be estimated by beginning once more."""
+        return False
+
+    def premises(self, release: Any) -> None:
+        """Refuse, beside what a whole training refuses, rows that are drawn, and a loop's body."""
+        super().premises(release)
+        _refuse_loop(release)
+        if any(step.operation.random for step in lineage(release.inputs[0])):
+            raise DeclarationError(
+                "a training in single rounds reads the data, not a sample or random parts of them"
+            )
+
+
+class FollowTheLeaderRound(Mechanism):
+    """Release a round of a training that `FollowTheLeaderRun` has begun, at no cost.
+
+    Given are the beginning and the parameters, as `AdaptiveSums.at` reads them. Released is what
+    the round adds to the noisy prefix sums, shape (d,): the round's sum with correlated noise.
+
+    Privacy: what the training's beginning has paid covers all rounds (see there), each released
+    once, in order, of the same units and with sums that move no farther. The gradients may be those
+    of another function in each round.
+
+    Parameters
+    ----------
+    round
+        From 1 on.
+
+    References
+    ----------
+    As of `FollowTheLeaderRun`.
+    """
+
+    norm: ClassVar[float] = 2
+    input_type: ClassVar[type] = AdaptiveSums
+    released_inputs: ClassVar[int] = 2
+    continues: ClassVar[bool] = True
+    selectable: ClassVar[bool] = False
+    no_interval: ClassVar[str] = "its noise is correlated with that of the rounds before"
+    theorem: ClassVar[str] = "paid for where its training begins"
+    sampler: ClassVar[str] = FollowTheLeader.sampler
+
+    round: int = attrs.field(converter=number, validator=_check_rounds)
+
+    @property
+    def ordinal(self) -> int:  # type: ignore[override]
+        """The round."""
+        return self.round
+
+    def check_run(self, run: Rounds) -> None:
+        """Refuse any round but the next one."""
+        if run.is_drawing:
+            raise RunError(
+                f"round {run.number} was interrupted while its noise was drawn, and the training "
+                "cannot go on; begin another one, which is paid for. Nothing was released."
+            )
+        if run.number + 1 != self.round:
+            raise RunError(
+                f"the next round of this training is {run.number + 1}, and round {self.round} was "
+                "asked for, with other parameters than it was released with if it is one of "
+                "before; begin another training, which is paid for. Nothing was released."
+            )
+
+    def release(
+        self, value: AdaptiveSums, stream: Stream, run: Rounds, parameters: Any
+    ) -> NDArray[Any]:
+        """Return what the round adds to the noisy prefix sums."""
+        return run.added(value, np.asarray(parameters, dtype=np.float64))
+
+    def redrawn(self) -> bool:
+        """Return False: the noise cannot be estimated by releasing a round once more."""
+        return False
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return no loss: `premises` has compared what moves with what was paid for."""
+        return Pure(0.0)
+
+    def premises(self, release: Any) -> None:
+        """Refuse a training that has not paid for this round."""
+        query, begun, _ = release.inputs
+        _refuse_loop(release)
+        begun = unaliased(begun)
+        mechanism = getattr(begun.operation, "mechanism", None)
+        if not isinstance(mechanism, FollowTheLeaderRun):
+            raise DeclarationError(
+                "FollowTheLeaderRound continues a training in single rounds, and its first given "
+                "value is none; take rounds by adaptive_dp.torch.Loop"
+            )
+        rounds = mechanism.batches * mechanism.epochs
+        if self.round > rounds:
+            raise DeclarationError(
+                f"the training has {rounds} rounds, and round {self.round} was asked for"
+            )
+        first = begun.inputs[0]
+        own, paid = query.inputs[0], first.inputs[0]
+        # The sum moves as far as it was paid for: the same query of the same units, and of a
+        # network gradients of as many parameters, which are shortened to the same norm
+        varies = getattr(query.operation, "varies", False)
+        alike = query.operation == first.operation and (
+            type(own.operation) is type(paid.operation)
+            and own.domain == paid.domain
+            and len(own.inputs) == len(paid.inputs)
+            and all(map(_are_same, own.inputs, paid.inputs))
+            if varies
+            else _are_same(own, paid)
+        )
+        if not alike:
+            raise DeclarationError(
+                "a training in single rounds is paid for where it begins, and all of its rounds "
+                "are of the same rows, with the same threshold and as many parameters; begin "
+                "another training for others"
+            )
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Return whether two handles are one value: equal steps from the same data, none random."""
+    one, other = unaliased(one), unaliased(other)
+    return one is other or (
+        not one.operation.random
+        and type(one.operation) is type(other.operation)
+        and one.operation == other.operation
+        and len(one.inputs) == len(other.inputs)
+        and all(map(_are_same, one.inputs, other.inputs))
+    )
+
+
+def _refuse_loop(release: Any) -> None:
+    """Refuse a release inside of a loop of the plan, whose rounds would share the noise."""
+    if release.states:
+        raise DeclarationError(
+            "a training in single rounds cannot be inside of a loop of a plan, whose rounds would "
+            "share its noise; use FollowTheLeader there"
+        )
 
 
 @lru_cache(maxsize=256)

@@ -554,9 +554,13 @@ class Table(Private[Rows]):
     def sample(self, rate: float) -> Table:
         """Return a Poisson sample: each unit enters with probability ``rate``.
 
+        Where neighbours exchange a unit (``replace_one``), the noise of what is released from it
+        must be `Gaussian`, and it is no sample of a sample; a plan refuses others.
+
         References
         ----------
-        Those of `accountants.Sampled`, which every certificate repeats.
+        Those of `accountants.Sampled` and `accountants.ReplacedSample`, which every certificate
+        repeats.
 
         Examples
         --------
@@ -901,6 +905,12 @@ class Table(Private[Rows]):
         epsilon, delta
             The learner's budget; None leaves its noise to the plan's calibration.
 
+        Raises
+        ------
+        DeclarationError
+            If the budget is divided by closed forms, and this is a Poisson sample of units that are
+            exchanged, where they do not hold: an exchange may cost twice what they say.
+
         Examples
         --------
         >>> import adaptive_dp as dp
@@ -914,6 +924,13 @@ class Table(Private[Rows]):
         for what, given in zip(("epsilon", "delta"), budget, strict=True):
             if isinstance(given, bool) or not isinstance(given, int | float | None):
                 raise DeclarationError(f"{what} must be a number or None, got {given!r}")
+        closed = epsilon is not None and not getattr(solver, "calibrated", False)
+        if closed and self.domain.neighbors == "replace_one" and not change_at(self).replaced:
+            raise DeclarationError(
+                f"{type(solver).__name__} divides epsilon by closed forms, which do not say what a "
+                "Poisson sample of units that are exchanged (replace_one) costs; leave out epsilon "
+                "and delta, and calibrate the plan"
+            )
         return solver.build(self, *budget)
 
 

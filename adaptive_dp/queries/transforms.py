@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from adaptive_dp.data import Columns, Rows
 from adaptive_dp.data.cells import DictionaryColumn
 from adaptive_dp.data.scan import InPart, RowFunction, once
-from adaptive_dp.graph.errors import DeclarationError, NeighborError
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PartitionOperation, PartOperation, SampleOperation
 from adaptive_dp.graph.operation import Change, Operation
 from adaptive_dp.graph.values import optional_tuple
@@ -702,8 +702,9 @@ class Filter(Operation):
 class Sample(SampleOperation):
     """A Poisson sample of the units, which amplifies the privacy of what is released from it.
 
-    The amplification theorems (see `accountants.Sampled`) hold where a unit is present or absent
-    (add/remove, zero-out), so ``replace_one`` data sets are refused.
+    Where a unit appears, vanishes or is zeroed out the term is `accountants.Sampled`. Where
+    neighbours exchange a unit, what is released from the sample has Gaussian noise, and the body is
+    charged for a unit that is in the sample or is not: the term is `accountants.ReplacedSample`.
 
     Parameters
     ----------
@@ -731,17 +732,11 @@ class Sample(SampleOperation):
 
     def domain(self, inputs: Sequence[Any]) -> Any:
         """Return the table, its number of units no longer public."""
-        # the theorems compare a unit present with the same unit absent
-        if inputs[0].neighbors == "replace_one":
-            raise NeighborError(
-                f"sample: {inputs[0].name!r} has replace_one neighbours, for which Poisson "
-                "amplification is not proven here; declare neighbors='add_remove' or 'zero_out'"
-            )
         return inputs[0].uncounted()
 
     def change(self, change: Change) -> Change:
-        """Return the change of a unit in the sample, without `fixed`: units may be left out."""
-        return evolve(change, fixed=False)
+        """Return the change of a unit that is in the sample, or is not."""
+        return change.one_sided
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
         """Return a new sample, independent of all others."""

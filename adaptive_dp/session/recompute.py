@@ -32,6 +32,7 @@ from accountants.filters import SpentSums, UnitTotals
 from accountants.individual import IndividualFilter
 from accountants.numerics import bound, ceiling, declared
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
+from adaptive_dp.graph.handles import Release
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.verify import TOLERANCE
@@ -292,6 +293,10 @@ class _Replay:
         self.public_digests: set[str] = set()
         # the numbers of the spends that have released
         self.released: set[int] = set()
+        # of runs whose releases are made in order: by the digest of the release that has begun one,
+        # how many there were, and by the number of a spend those that it pays for
+        self.taken: dict[str, int] = {}
+        self.places: dict[int, list[tuple[str, int]]] = {}
         self.declared: dict[str, tuple[str, str]] = {}
         self.running: dict[int, tuple[float, float]] = {}
         # the edition of the data of the first spend; individual budgets allow no second
@@ -342,6 +347,7 @@ class _Replay:
         structure = self.plans.read(entry).structure
         # the nodes of its plan that the entry says it pays for
         new = paid_nodes(structure, digests)
+        self.places[number] = _places(structure, new)
         reasons = self._unpaid(structure, digests)
         if self.unit.individual is not None:
             reasons += self._individual(structure, new, entry, self.unit.individual)
@@ -390,6 +396,11 @@ class _Replay:
         # one payment covers one draw of noise; a second set of values would be a second release
         if of in self.released:
             reasons.append(f"entry {of} has released before, and was paid for once")
+        for begun, place in self.places.get(of, ()):
+            # a run pays for one release in each place: a second one would be free
+            if place != self.taken.get(begun, 0) + 1:
+                reasons.append(f"it releases in place {place} of a run, and the next one was due")
+            self.taken[begun] = place
         self.released.add(of)
         self.public_digests.update(self.releases[of])
         # a session digest begins with the node's digest, 64 hexadecimal digits (`SessionDigests`)
@@ -471,6 +482,17 @@ class _Replay:
             # exact sums of costs and delta floors, as the filter adds them
             totals[place] = before.add(self.filter.costs(loss), loss.delta_floor(), 1)
         return totals
+
+
+def _places(structure: Structure, new: Sequence[Node]) -> list[tuple[str, int]]:
+    """Return which places of runs a step takes, in order: the run's digest, and the place."""
+    places = []
+    for node in new:
+        operation = node.handle.operation
+        if isinstance(operation, Release) and operation.mechanism.ordinal:
+            begun = structure.of(node.handle.inputs[1])
+            places.append((begun.digest, operation.mechanism.ordinal))
+    return sorted(places)
 
 
 def _covers(above: SpentSums, below: SpentSums) -> bool:

@@ -29,13 +29,13 @@ from accountants.errors import BudgetError
 from accountants.filters import UnitTotals
 from accountants.numerics import Array, ceiling, kept, shown
 from adaptive_dp.graph.certificate import Certificate, table
-from adaptive_dp.graph.errors import DeclarationError, LedgerError, PlanError
+from adaptive_dp.graph.errors import DeclarationError, LedgerError, PlanError, RunError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, PublicSource, Release, Released
 from adaptive_dp.graph.loops import Loop, rewritten
 from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
 from adaptive_dp.graph.passes import in_run_order, turns
 from adaptive_dp.graph.plan import Outputs, Pipeline, changed_handles, delta_of_keys
-from adaptive_dp.graph.run import Result, Run, rehearse, result_of
+from adaptive_dp.graph.run import HiddenRun, Result, Run, rehearse, result_of
 from adaptive_dp.graph.values import as_int, html_text
 from adaptive_dp.graph.values import number as numeric
 from adaptive_dp.session.budget import (
@@ -212,7 +212,9 @@ class _Step:
         computed = self.run.public_values.keys() | self.run.secrets.keys()
         # nodes are computed in this order, so the first without a value was interrupted
         node = next((n for n in self._nodes() if n.name not in computed), None)
-        return node is not None and not node.handle.operation.random
+        if node is None:
+            return False
+        return not node.handle.operation.random or self.run.may_retake(node)
 
     def _nodes(self) -> list[Node]:
         structure, required = self.request.structure, self.request.required
@@ -355,6 +357,7 @@ class Session:
         self._fields: dict[str, Mapping[str, Any]] = {}
         self._released, self._offered = ReleasedValues(), set[str]()
         self._recorded = set[int]()  # the numbers of the spends that have released
+        self._paid = set[str]()  # digests of what spends have paid for
         self._spends: list[Entry] = []
         # of the steps that this session has run: the nodes at which later plans begin, and by the
         # number of its spend each request that `pipeline` has not taken into the journal yet
@@ -365,8 +368,10 @@ class Session:
         # handles whose noise earlier steps have solved: what replaces each, and what it was for
         self._solved: dict[Handle, Handle] = {}
         self._limits: dict[Handle, StepLimit] = {}
-        # the hidden noise of runs of sparse vector, and how many there are
-        self._hidden: dict[Handle, Secret[Any]] = {}
+        # the hidden state of runs, the handle that has begun each by its session digest, and how
+        # many sparse vectors there are
+        self._hidden: dict[Handle, HiddenRun] = {}
+        self._begun: dict[str, Handle] = {}
         self._sparse_vectors = self._holdouts = 0
         # what `pipeline` has made of the spends so far, and the handle of each by its number
         self._journal, self._plans, self._plans_read = Journal(), LedgerPlans(), 0
@@ -410,6 +415,7 @@ class Session:
             self._cache.clear()
             self._interrupted.clear()
             self._hidden.clear()
+            self._begun.clear()
             if self._individuals is not None:
                 self._individuals.clear()
             self._ledger.close()
@@ -743,6 +749,8 @@ class Session:
         rehearse(structure)
         run = Run(structure, self._seed)
         run.hidden = self._hidden
+        self._find_runs(request)
+        run.check_runs([structure.nodes[n] for n in request.required], request.digests)
         for name in request.available:
             node, key = structure.nodes[name], request.digests[name]
             # releases and loops are in the ledger; what was computed from them is not
@@ -760,6 +768,20 @@ class Session:
             self._individuals.check_data(structure)
         return run
 
+    def _find_runs(self, request: _Request) -> None:
+        """Give each run that a step continues to the handle by which the step knows it.
+
+        Equal requests are one release, so a run that another handle has begun is continued.
+        """
+        for name in request.required:
+            node = request.structure.nodes[name]
+            if not (isinstance(node, ReleaseNode) and node.mechanism.continues):
+                continue
+            begun = request.structure.of(node.handle.inputs[1])
+            first = self._begun.get(request.digests[begun.name])
+            if first in self._hidden and begun.name in request.available:
+                self._hidden.setdefault(begun.handle, self._hidden[first])
+
     def _spend(self, request: _Request, costs: Costs, name: str) -> int:
         """Write a step's cost into the ledger if it fits, and return the number of its entry."""
         placed = in_edition(costs, self._edition)
@@ -771,6 +793,7 @@ class Session:
             self._read(others)
             check_declarations(request.data, self._declared, self._fields)
             self._individual_releases(request)  # again: others may have read another data set
+            self._check_made_once(request)
             self._check_open()
             self._account.check(placed, request.part)
             # `_offered` is read in the transaction: no node is offered by two entries
@@ -791,6 +814,18 @@ class Session:
         # an interrupt comes before this line, the next reading of the ledger has the entry.
         self._read(appended[-1:])
         return int(appended[-1]["number"])
+
+    def _check_made_once(self, request: _Request) -> None:
+        """Refuse to pay again for what is made once, so that one process alone makes it."""
+        for node in request.new:
+            if not (isinstance(node, ReleaseNode) and node.mechanism.ordinal is not None):
+                continue
+            if node.digest in self._paid:
+                raise RunError(
+                    f"{node.name!r} was paid for before, and is made once: by another session, or "
+                    "in a step that did not end; begin another run, by another name, which is paid "
+                    "for. Nothing was released."
+                )
 
     def _check_open(self) -> None:
         """Refuse a spend from a ledger that its keeper has closed, or whose budget was raised."""
@@ -828,6 +863,9 @@ class Session:
         finally:
             self._is_computing = False
             self._cache.store(run, request.digests)
+            for node in request.new:
+                if node.handle in self._hidden:
+                    self._begun[request.digests[node.name]] = node.handle
             self._declare_public(request)
 
     def _declare_public(self, request: _Request) -> None:
@@ -904,6 +942,7 @@ class Session:
                     self._declared.setdefault(name, (digest, neighbors))
                 self._fields = written_fields(entry) | self._fields
                 self._offered.update(entry["offers"].values())
+                self._paid.update(entry["releases"])
                 self._spends.append(entry)
             elif entry["kind"] == "release":
                 self._released.read(entry["values"])
@@ -1150,7 +1189,8 @@ class Session:
 
     def _has_run(self, begun: Handle) -> bool:
         """Return whether the noise of a run of sparse vector is in this process."""
-        return self._solved.get(begun, begun) in self._hidden
+        run = self._hidden.get(self._solved.get(begun, begun))
+        return run is not None and run.is_here
 
     def _drop_run(self, begun: Handle) -> None:
         """Forget the noise of a run of sparse vector, which can answer nothing more then."""
@@ -1637,6 +1677,10 @@ def _drawable(handle: Any) -> Handle:
     if not (isinstance(handle, Handle) and isinstance(handle.operation, Release | Loop)):
         raise DeclarationError(
             "again=True draws a release or a loop once more; ask for that handle itself"
+        )
+    if isinstance(handle.operation, Release) and handle.operation.mechanism.ordinal is not None:
+        raise DeclarationError(
+            f"{handle!r} is made once: begin another run, by another name, which is paid for"
         )
     return handle
 

@@ -28,7 +28,7 @@ from adaptive_dp.audit.neighbors import query_value, release_of
 from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
-from adaptive_dp.graph.handles import Handle, conforming, shape_of
+from adaptive_dp.graph.handles import Handle, change_at, conforming, shape_of
 from adaptive_dp.graph.mechanism import Free, Mechanism, UnitsByKey
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
@@ -543,14 +543,20 @@ NORMS = (1, 2, math.inf)
 
 
 def declared_sensitivities(plan: Pipeline, query: Handle) -> dict[float, float]:
-    """Return a query's declared sensitivity in each norm in which it declares one."""
+    """Return a query's declared sensitivity in each norm in which it declares one.
+
+    In a Poisson sample of units that are exchanged it is that of one which is there or is not: the
+    one and the other in its place are up to twice as far apart.
+    """
     release, _ = release_of(plan, query)
     name = plan.structure.of(release).name
     path = next(c for c in plan.structure.releases if c.name == name)
+    exchanged = path.source.initial().replaced
+    sides = 2.0 if exchanged and not change_at(query.inputs[0]).replaced else 1.0
     sensitivities = {}
     for norm in NORMS:
         try:
-            sensitivities[norm] = compiler.distance(path.steps, norm)
+            sensitivities[norm] = sides * compiler.distance(path.steps, norm)
         except (DeclarationError, AccountingError, NotImplementedError):
             continue
     return sensitivities

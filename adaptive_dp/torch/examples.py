@@ -344,11 +344,7 @@ class NetworkTable(Private[Any]):
 
 @frozen
 class SampleNetworkRows(Sample):
-    """A Poisson sample of the units of a network's rows.
-
-    Where neighbours exchange a unit, what is released from it has Gaussian noise, and the body is
-    charged for a unit that is in the sample or is not: the term is `accountants.ReplacedSample`.
-    """
+    """A Poisson sample of the units of a network's rows."""
 
     kind: ClassVar[str] = "sample_network_rows"
     column_fields: ClassVar[tuple[str, ...]] = ()
@@ -358,10 +354,6 @@ class SampleNetworkRows(Sample):
         """Return the rows, their number no longer public."""
         rows: NetworkRowsDomain = inputs[0]
         return evolve(rows, table=rows.table.uncounted())
-
-    def change(self, change: Change) -> Change:
-        """Return the change of a unit that is in the sample, or is not."""
-        return change.one_sided
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkRows:  # type: ignore[override]
         """Return a new sample, independent of all others."""

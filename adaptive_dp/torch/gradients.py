@@ -58,19 +58,20 @@ arguments, and at the ends of a matrix by the place: so every pass has the same 
 slots filled with a made-up row and masked. Of what is assumed this is tried when the object is
 built: a made-up row is exchanged for another and for NaN, and no bit of another slot's results may
 change; and each slot is given several rows, of which all results must be equal (``slots_agree``).
-Few numbers of a row tell whether the ends of threads' shares are computed by other code, so that no
-elementwise operation that is rounded more than once may have such an end within a slot or a vector;
-sums are computed by as many threads as were there. Physical batches for which they are not equal
-are passed over, multiples of 32 are tried first. The last pass may have one of a few smaller
-shapes, if made-up rows have the same results there, bit for bit, and in all slots. Not of units
-with several rows, and not where a physical batch is asked for. If no size makes them equal, a row's
-share depends on its slot: each row (or unit) is then given a random slot by the library's stream,
-independent of the others', and there are as many passes as the fullest slot needs. Given all slots,
-a row more moves the sum by one share, and the others' slots have the same law with and without it:
-the two laws of the sum are mixtures of neighbours over the same weights, and divergences that are
-jointly convex are at most the largest. (Own proof.) Where the slots agree, rows are placed in as
-few passes as hold them, at random too. Nothing of this is claimed for a module that computes in
-another way on private rows than on the made-up ones (a branch on values), except by `torch.func`.
+Where they are not, of any two slots each is exchanged while the other is not. Few numbers tell
+whether the ends of threads' shares are computed by other code, so that no elementwise operation
+that is rounded more than once may have such an end within a slot or a vector; sums are computed by
+as many threads as were there. Physical batches for which they are not equal are passed over,
+multiples of 32 are tried first. The last pass may have one of a few smaller shapes, if made-up rows
+have the same results there, bit for bit, and in all slots. Not of units with several rows, and not
+where a physical batch is asked for. If no size makes them equal, a row's share depends on its slot:
+each row (or unit) is then given a random slot by the library's stream, independent of the others',
+and there are as many passes as the fullest slot needs. Given all slots, a row more moves the sum by
+one share, and the others' slots have the same law with and without it: the two laws of the sum are
+mixtures of neighbours over the same weights, and divergences that are jointly convex are at most
+the largest. (Own proof.) Where the slots agree, rows are placed in as few passes as hold them, at
+random too. Nothing of this is claimed for a module that computes in another way on private rows
+than on the made-up ones (a branch on values), except by `torch.func`.
 
 References
 ----------
@@ -91,6 +92,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from itertools import combinations, count, islice
 from typing import Any
 
 import numpy as np
@@ -1125,6 +1127,8 @@ class ClippedSums:
             self.physical_batch = int(physical)
             self._sizes = [self.physical_batch]
             self.slots_agree = self._agree(self.physical_batch)
+            if not self.slots_agree:
+                self._refuse_pairs(self.physical_batch)
             return
         expected = 256 if expected is None else max(1, int(expected))
         # the number of rows is random, about a Poisson number: three of its quantiles
@@ -1154,6 +1158,7 @@ class ClippedSums:
                 return
         self.physical_batch = order[0]
         self._sizes = [order[0]]
+        self._refuse_pairs(order[0])
 
     @staticmethod
     def _passes(count: int, sizes: list[int]) -> list[int]:
@@ -1248,8 +1253,12 @@ class ClippedSums:
         return True
 
     def _held(self, slots: int, turn: int = 0) -> Tensor:
-        """Return which of the rows of `_several` each slot is given."""
-        return (torch.arange(slots) + turn) % min(2 * len(self._inputs), slots)
+        """Return which of the rows of `_several` each slot is given.
+
+        Slots of equal rows have others in another turn: by an odd step, which differs.
+        """
+        place, rows = torch.arange(slots), min(2 * len(self._inputs), slots)
+        return (place + turn * (1 + 2 * (place // rows))) % rows
 
     def _several(self) -> tuple[Tensor, Tensor]:
         """Return the made-up rows, and others: of zeros or ones, any order of adding is exact."""
@@ -1301,6 +1310,31 @@ class ClippedSums:
             if not all(torch.equal(a, b[held]) for a, b in zip(found, before, strict=True)):
                 return False
         return True
+
+    def _refuse_pairs(self, slots: int) -> None:
+        """Refuse a slot that depends on any other one, where slots do not agree.
+
+        This may be why, and the one exchange of `_agree` tells of its own slot alone. Each slot is
+        exchanged in half of the turns: as no two slots have the same ones, and all have as many, of
+        any two each is exchanged once while the other is not (Sperner 1928).
+        """
+        turns = next(n for n in count(1) if math.comb(n, n // 2) >= slots)
+        sets = [*islice(combinations(range(turns), turns // 2), slots)]
+        inputs, targets = self._filled(slots)
+        before, other, others = self._results(inputs, targets), inputs.roll(1, 0), targets.roll(1)
+        for turn in range(turns):
+            moved = torch.tensor([turn in own for own in sets])
+            index = torch.where(moved, torch.arange(slots) + slots, torch.arange(slots))
+            after = self._results(
+                torch.cat([inputs, other])[index], torch.cat([targets, others])[index]
+            )
+            if not all(
+                torch.equal(a[~moved], b[~moved]) for a, b in zip(before, after, strict=True)
+            ):
+                raise DeclarationError(
+                    f"in {type(self._module).__name__} a row's gradient depends on the rows beside "
+                    f"it, in a batch of {slots}"
+                )
 
     def _traced(self, slots: int, inputs: Tensor, targets: Tensor) -> tuple[list[Tensor], bool]:
         """Return results, and whether slots may be computed by different code.

@@ -252,7 +252,7 @@ def refuse_side_effects(name: str, module: Any, x: Any) -> None:
             module(x)
     except Exception as error:  # of made-up rows: it may be shown
         raise DeclarationError(
-            f"{name} fails on made-up rows of shape {tuple(x.shape)}: {error}"
+            f"{name} fails on made-up rows of shape {tuple(x.shape)} and type {x.dtype}: {error}"
         ) from None
     finally:
         for hook in hooks:

@@ -244,8 +244,9 @@ class UnitGradientsOf(Operation):
         """Return what no program can check."""
         return (
             f"The gradient of a row of {self.net.name} with the loss {self.loss.name} is computed "
-            "of that row and the parameters alone: neither remembers rows, or sends them elsewhere."
-            " What PyTorch's float kernels compute of a row in a slot of a physical batch is a "
+            "of that row and the parameters alone: neither remembers rows, or sends them "
+            "elsewhere, and what they hold beside, such as frozen parameters, is public. What "
+            "PyTorch's float kernels compute of a row in a slot of a physical batch is a "
             "function of that row and of that slot alone, as it is for the made-up rows on which "
             "this is tried before a run."
         )
@@ -729,6 +730,11 @@ class NetworkSums(AdaptiveSums):
         split = self.gradients.rows.split(parts, stream)
         return [evolve(self, gradients=evolve(self.gradients, rows=rows)) for rows in split]
 
+    def among(self, batch: AdaptiveSums) -> NetworkSums:
+        """Return these sums of the units of a batch; the loss may be another one than before."""
+        assert isinstance(batch, NetworkSums)
+        return evolve(self, gradients=evolve(self.gradients, rows=batch.gradients.rows))
+
     def at(self, parameters: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the sum at parameters (and a threshold), in steps."""
         own, clip = self.gradients, self.clip
@@ -781,6 +787,8 @@ class NetworkStream(Query):
     column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = LaterGradientsDomain
     output_type: ClassVar[type] = AdaptiveSums
+    # whatever the gradients are, a unit's are shortened to one norm: see `FollowTheLeaderRound`
+    varies: ClassVar[bool] = True
     start_node: ClassVar[type[InitialState]] = InitialState
     step_node: ClassVar[type[OptimizerStep]] = OptimizerStep
 
@@ -877,7 +885,12 @@ def _function(value: Any) -> Function:
             "and draws initial parameters from a public seed"
         )
     if not callable(value):
-        raise DeclarationError(f"a function is needed, got {value!r}")
+        kind = type(value).__name__
+        raise DeclarationError(
+            "a plan names code: a function is needed, such as Net, lambda p: torch.optim.SGD(p, "
+            "lr=0.5) of parameters, or lambda o: torch.optim.lr_scheduler.LinearLR(o) "
+            f"of an optimizer, got a {kind} that is made already"
+        )
     return Function.of(value)
 
 
@@ -1285,8 +1298,16 @@ class Training(Learner[NetworkParameters]):
         expected
             The number of units that a round is expected to have.
         """
-        presence = self.noise == "banded" and rows.domain.table.neighbors != "replace_one"
-        adaptive = self.clipping if isinstance(self.clipping, Clipping) else None
+        query, mechanism = self.stream_of(gradients, rows.domain.table)
+        sums: PrivateQuery[Any] = PrivateQuery(query, (Private(gradients, (rows,)),))
+        last: Released[Any] = sums.release(mechanism, given=[expected], name="training")
+        return (last,) if query.short else (last, public(self.threshold))
+
+    def stream_of(
+        self, gradients: UnitGradientsOf, table: TableDomain
+    ) -> tuple[NetworkStream, FollowTheLeader]:
+        """Return the query and the mechanism of correlated noise, its noise free."""
+        presence = self.noise == "banded" and table.neighbors != "replace_one"
         query = self.stream_node(
             self.net,
             self.optimizer,
@@ -1295,19 +1316,17 @@ class Training(Learner[NetworkParameters]):
             presence,
             schedule=self.schedule,
         )
-        if adaptive is not None:
+        if isinstance(self.clipping, Clipping):
             # of a round's mu^2 the number of short gradients costs w^2 / (1 + w^2): the share
-            weight = math.sqrt(adaptive.share / (1 - adaptive.share))
+            weight = math.sqrt(self.clipping.share / (1 - self.clipping.share))
             short = max(1, round(math.ldexp(weight, STREAM_BITS)))
-            query = evolve(query, quantile=adaptive.quantile, rate=adaptive.rate, short=short)
+            quantile, rate = self.clipping.quantile, self.clipping.rate
+            query = evolve(query, quantile=quantile, rate=rate, short=short)
         unit = self.correlated(1.0, amplified=False)
         # the norm of C's columns of a batch: noise that costs without amplification what one
         # Gaussian release with this free parameter costs
         sigma = Free(self.free, weight=unit.matrices.sensitivity() * query.length)
-        sums: PrivateQuery[Any] = PrivateQuery(query, (Private(gradients, (rows,)),))
-        mechanism = self.correlated(sigma, amplified=presence)
-        last: Released[Any] = sums.release(mechanism, given=[expected], name="training")
-        return (last,) if adaptive is not None else (last, public(self.threshold))
+        return query, self.correlated(sigma, amplified=presence)
 
     def round(
         self,

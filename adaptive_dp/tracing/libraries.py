@@ -18,6 +18,7 @@ from attrs import field, frozen
 
 from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated
 from accountants.errors import AccountingError
+from adaptive_dp.interop import opacus
 
 WATCHED = ("pandas", "polars", "numpy", "diffprivlib", "opendp", "opacus", "adaptive_dp")
 """The libraries whose reading, mechanisms and budgets are known by name."""
@@ -598,7 +599,11 @@ def _opacus(call: Called, arguments: tuple[Any, ...], named: Mapping[str, Any]) 
     others = {k: v for k, v in given.items() if k not in ("data_loader", "module", "optimizer")}
     owner = call.owner
     poisson = bool(given.get("poisson_sampling", True))
-    return Release((loader,), others, True, lambda _result, _known: _trained(owner, poisson), owner)
+    adaptive = given.get("clipping") == "adaptive" or opacus.adapts(owner)
+    refused = ADAPTIVE if adaptive else "" if poisson else NOT_POISSON
+    return Release(
+        (loader,), others, True, lambda _result, _known: _trained(owner, poisson, refused), owner
+    )
 
 
 NOT_POISSON = (
@@ -608,10 +613,18 @@ NOT_POISSON = (
 )
 """Why nothing is claimed of an engine whose loader draws no Poisson samples."""
 
+ADAPTIVE = (
+    "the noise multiplier that Opacus records for adaptive clipping does not cover its count of "
+    "unclipped examples"
+)
+"""Why nothing is claimed of an engine whose clipping adapts."""
 
-def _trained(engine: Any, poisson: bool) -> Claim:
+UNCLAIMED = (ADAPTIVE, NOT_POISSON)
+
+
+def _trained(engine: Any, poisson: bool, refused: str) -> Claim:
     """Return the claim of an Opacus engine: asked again when the trace ends."""
-    why = "read when the trace ends" if poisson else NOT_POISSON
+    why = refused or "read when the trace ends"
     return Claim(None, why=why, assumes=_opacus_assumes(engine, poisson))
 
 

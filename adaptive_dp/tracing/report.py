@@ -525,9 +525,10 @@ def _with_steps(watcher: Recorder) -> Iterable[Spent]:
             claim = libraries.of_session(engine)
         else:
             own = [other.claim.why for other in watcher.spent if other.engine is engine]
-            loss = None if libraries.NOT_POISSON in own else opacus.steps_of(engine)
+            refused = next((each for each in libraries.UNCLAIMED if each in own), "")
+            loss = None if refused else opacus.steps_of(engine)
             why = "" if loss else "its engine's accountant has recorded no steps that can be read"
-            why = libraries.NOT_POISSON if libraries.NOT_POISSON in own else why
+            why = refused or why
             claim = libraries.Claim(loss, "add_remove", each.claim.assumes, (), why)
         doubts = tuple(
             doubt for other in watcher.spent if other.engine is engine for doubt in other.doubts

@@ -650,6 +650,13 @@ def test_what_exchanges_units_refuses_parts_by_choice() -> None:
                 worlds(make(part))
         assert worlds(make(Parallel([Spend(Pure(1.0))]))).exact
         assert worlds(Parallel([make(Spend(Pure(1.0))), Spend(Gaussian(1.0))])).exact
+    # of Gaussian noise two shifts at a right angle cost less than the longer one against its mirror
+    noisy = Sequential([Spend(Gaussian(0.3)), Parallel([Spend(Gaussian(0.4)), Spend(Gaussian(1))])])
+    whole = ReplacedSample(Sequential([Spend(Gaussian(0.3)), Spend(Gaussian(1.0))]), 0.5)
+    answers = [measure(t, Distribution(), delta=1e-3) for t in (ReplacedSample(noisy, 0.5), whole)]
+    assert answers[0].bounds == answers[1].bounds
+    with pytest.raises(InapplicableError, match="Parallel"):
+        worlds(ReplacedSample(Repeated(Parallel([Spend(Pure(0.2)), Spend(Gaussian(1))]), 2), 0.5))
     mixed = Allocated(Parallel([Spend(Pure(1.0)), Spend(Gaussian(0.2))]), 5)
     assert not worlds(mixed).exact
     assert measure(mixed, Renyi(), delta=1e-6).bounds.upper <= 1.2
