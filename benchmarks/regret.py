@@ -85,7 +85,7 @@ def learned(learner: Any, table: dp.Table, epsilon: float, seed: int, rows: Any)
         best = dp.tune(table, *learner, epsilon=epsilon, delta=DELTA)
         plan = dp.Pipeline(best=best).with_delta(DELTA)
         return plan.simulate(seed=seed, rows=rows)["best"]["value"]
-    if isinstance(learner, dp.Auto | auto.Constant):
+    if isinstance(learner, dp.Auto | auto.Constant | dp.BoostedSSP):
         learner = evolve(learner, rows=len(rows["target"]))
     if isinstance(learner, dp.AdditiveModel):
         # what `dp.Auto` asks for, which is told the number of rows

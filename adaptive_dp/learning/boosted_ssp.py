@@ -10,7 +10,8 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
+from attrs.validators import optional
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
@@ -23,9 +24,10 @@ from adaptive_dp.learning.base import (
     Model,
     gaussian_noise,
     linear,
+    query_sensitivity,
 )
 from adaptive_dp.learning.ssp import nonnegative_spectrum, spectral_edge
-from adaptive_dp.mechanisms.additive import largest_mu
+from adaptive_dp.mechanisms.additive import checked, largest_mu
 from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.table import Table
 
@@ -68,6 +70,15 @@ together are least at ``p = 1 / (1 + sqrt(B / A))``. B / A is taken as 16, about
 slopes: p is a fifth.
 """
 
+FIRST, FIRST_MOST = 3.0, 0.3
+"""The mean's share of mu^2 where n is public is 3 over n mu, at most .3: steps mend what it lacks."""
+
+FEW = 60.0
+"""Where n is public: n mu below which the matrix and the size of gradients are hardly learned."""
+
+FEW_SHARE, FEW_GUESS = 0.15, 0.01
+"""`SHARE` and `GUESS` there: the less is known, the more a narrow clip is worth."""
+
 COUNTED = 1 / 3
 """Of that the share of the number of rows, on which a mean near the middle depends less."""
 
@@ -81,9 +92,9 @@ LEAST = 0.5
 """The narrowest clip, over the root mean square of the gradients' norms."""
 
 
-def share_of_step(part: float) -> float:
-    """Return the share of the learner's mu^2 that a part of one step has."""
-    return (1 - SHARE) / STEPS * part
+def share_of_step(part: float, share: float = SHARE) -> float:
+    """Return the share of the learner's mu^2 that a part of one step has; ``share`` is G's."""
+    return (1 - share) / STEPS * part
 
 
 def mean_share(mu: float | None, part: float) -> float:
@@ -99,6 +110,18 @@ def mean_share(mu: float | None, part: float) -> float:
     return min(MEAN, 1 / (MEAN_ROWS * mu) ** 2) / part
 
 
+def shares_of_rows(strength: float) -> tuple[float, float, float]:
+    """Return the mean's share of mu^2, the matrix's of the rest, and the guess, by n times mu.
+
+    Examples
+    --------
+    >>> [shares_of_rows(strength) for strength in (10.0, 30.0, 300.0)]
+    [(0.3, 0.15, 0.01), (0.1, 0.15, 0.01), (0.01, 0.25, 0.03)]
+    """
+    first = min(FIRST_MOST, FIRST / strength)
+    return (first, FEW_SHARE, FEW_GUESS) if strength < FEW else (first, SHARE, GUESS)
+
+
 def step_size(number: int) -> float:
     """Return eta of a step, counted from 0.
 
@@ -110,7 +133,9 @@ def step_size(number: int) -> float:
     return 1 / (2 + max(0, number - STEPS // 2 + 1))
 
 
-def step_scaling(gram: Array, sigma: float, *, square: float) -> dict[str, Any]:
+def step_scaling(
+    gram: Array, sigma: float, *, square: float, share: float = SHARE
+) -> dict[str, Any]:
     """Return the scaling of steps by a noisy matrix of rows shortened to 1/2.
 
     Parameters
@@ -119,6 +144,8 @@ def step_scaling(gram: Array, sigma: float, *, square: float) -> dict[str, Any]:
         The matrix G, shape (d, d), and the noise on its diagonal.
     square
         By what both are divided.
+    share
+        The matrix's share of mu^2.
 
     Returns
     -------
@@ -132,7 +159,7 @@ def step_scaling(gram: Array, sigma: float, *, square: float) -> dict[str, Any]:
     rows = max(float(np.trace(matrix)), noise * math.sqrt(len(values))) / SHORT**2
     # the noise of g from that of G, by their sensitivities and shares of mu^2: G moves by 1/4
     # where g moves by 1 (exchanged rows, sqrt(2)/4 and 2, are not told apart: utility only)
-    step = noise / SHORT**2 * math.sqrt(SHARE / share_of_step(1 - SQUARES))
+    step = noise / SHORT**2 * math.sqrt(share / share_of_step(1 - SQUARES, share))
     factor = clip_factor(values, ridge, step, rows)
     known = {"values": values, "basis": basis, "noise": noise}
     return {**known, "ridge": ridge, "rows": rows, "clip": factor}
@@ -212,10 +239,10 @@ def clip_norm(state: dict[str, Any], scaling: dict[str, Any], *, radius: float) 
     return radius * min(max(wanted, 2.0**-6), 1.0)
 
 
-def initial_state(width: int) -> dict[str, Any]:
+def initial_state(width: int, *, guess: float = GUESS) -> dict[str, Any]:
     """Return the state before the first step, where it is at 0."""
     zero = np.zeros(int(width))
-    known = {"square": GUESS, "doubt": GUESS**2, "rows": 0.0}
+    known = {"square": guess, "doubt": guess**2, "rows": 0.0}
     return {"start": zero, "v": zero, "variances": zero, "round": 0, **known}
 
 
@@ -228,6 +255,7 @@ def start_at_mean(
     half: float,
     width: int,
     radius: float,
+    guess: float = GUESS,
 ) -> dict[str, Any]:
     """Return the state before the first step, where it predicts the target's mean for all rows.
 
@@ -240,17 +268,19 @@ def start_at_mean(
     total, sigma
         The noisy sum of the targets less the middle of their bounds, and its noise.
     count, spread
-        The noisy number of rows, and its noise.
+        The noisy number of rows, and its noise; 0 of a public number.
     half
         Half of the width of the target's bounds, 1 in the units of v.
     width, radius
         The number of coefficients, the intercept's first, and R.
+    guess
+        The mean squared norm of gradients that is thought likely.
     """
     start = np.zeros(width)
     # rows are divided by R, and so is their 1
     start[0] = radius * shrunk_mean(total / half, sigma / half, count, spread)
     rows = max(float(count) - float(spread), 0.0)
-    return {**initial_state(width), "start": start, "v": start, "rows": rows}
+    return {**initial_state(width, guess=guess), "start": start, "v": start, "rows": rows}
 
 
 def shrunk_mean(total: float, sigma: float, count: float, spread: float) -> float:
@@ -363,8 +393,10 @@ class BoostedSSP(ColumnLearner[Model]):
 
     1. ``S``, the sum of the targets less the middle of their bounds, and the number of rows, with
        noise of about 40 rows, or where that costs more a fifth of mu^2: steps start at the mean of
-       all rows;
-    2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest;
+       all rows. Of a public number of rows n the sum is released alone, with ``3 / (n mu)`` of
+       mu^2, at most .3;
+    2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest (.15 of it where n
+       is public and n mu below 60; q, below, is then thought to be less, too);
     3. ten times, with what is left: the sum of the squares of the gradients' norms
        ``|x| |y - x'v|``, each clipped to twice the root of what their mean ``q`` was before; and
        ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to C. Each time
@@ -392,6 +424,9 @@ class BoostedSSP(ColumnLearner[Model]):
         Columns with bounds.
     target
         A column with bounds.
+    rows
+        About how many rows there are, if that is public: where they are few, a number that is far
+        off is a mean that is. The guarantee does not rest on it.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -417,6 +452,11 @@ class BoostedSSP(ColumnLearner[Model]):
     {'intercept': 5.0, 'age': 0.3}
     """
 
+    rows: int | None = field(
+        default=None,
+        kw_only=True,
+        validator=optional(checked(lambda v: type(v) is int and v >= 1, "an int of at least 1")),
+    )
     free: str = "sigma"
 
     title: ClassVar[str] = "BoostedSSP"
@@ -438,18 +478,26 @@ class BoostedSSP(ColumnLearner[Model]):
 
         # bounds that are equal, or so near that half of their width is rounded to 0, have no mean
         wide = isinstance(table.domain.find(self.target), Interval) and problem.target_scale[1] > 0
-        centre = mean_share(mu, part) if wide else 0.0
+        middle, half = problem.target_scale
+        centre, first, guess = mean_share(mu, part) if wide else 0.0, SHARE, GUESS
+        if wide:
+            # targets less the middle of their bounds: none is larger than half of the width
+            total = (table[self.target] - middle).sum()
+            if self.rows is not None and mu is not None:
+                # rows times the learner's own mu, over the half widths by which a unit moves it
+                own_mu = mu * math.sqrt(part) * half / query_sensitivity(total, table)
+                centre, first, guess = shares_of_rows(self.rows * own_mu)
 
-        # shares of mu^2: `centre` for the target's sum, of the rest SHARE for the matrix and
-        # (1 - SHARE) / STEPS for each step, 1 in all
+        # shares of mu^2: `centre` for the target's sum, of the rest `first` for the matrix and
+        # (1 - first) / STEPS for each step, 1 in all
         def release(query: PrivateQuery[Any], share: float, name: str) -> Released[Any]:
             # a share of mu^2: sigma is sensitivity / (mu sqrt(share))
             own = share * (1 - centre) * part
             noise = gaussian_noise(query, table, mu, free=self.free, share=own)
             return query.release(noise, name=name)
 
-        gram = release(vectors.clip(norm=SHORT * radius).gram(), SHARE, "second_moments")
-        scaling = post(step_scaling, gram, parameter(gram, "sigma"), square=radius**2)
+        gram = release(vectors.clip(norm=SHORT * radius).gram(), first, "second_moments")
+        scaling = post(step_scaling, gram, parameter(gram, "sigma"), square=radius**2, share=first)
 
         def step(state: Released[Any]) -> Released[Any]:
             # the query is at released coefficients: adaptive composition covers it
@@ -458,28 +506,29 @@ class BoostedSSP(ColumnLearner[Model]):
             # clips are computed from released values: whatever they are, a row adds at most 1 to
             # both sums, in units of them
             bound = post(squares_bound, state, radius=radius)
-            squares = release(gradients.squares(clip=bound), share_of_step(SQUARES), "squares")
+            squares = release(gradients.squares(clip=bound), share_of_step(SQUARES, first), "squares")
             state = post(measured, state, scaling, squares, parameter(squares, "sigma"))
             clip = post(clip_norm, state, scaling, radius=radius)
-            share = share_of_step(1 - SQUARES)
+            share = share_of_step(1 - SQUARES, first)
             gradient = release(gradients.sum(clip=clip), share, "gradient")
             sigma = parameter(gradient, "sigma")
             return post(gradient_step, state, gradient, sigma, clip, scaling, radius=radius)
 
         start = post(initial_state, public(problem.width))
-        if centre:
-            # targets less the middle of their bounds: none is larger than half of the width
-            middle, half = problem.target_scale
+        if wide:
+            # a public number of rows is not released
+            counted = COUNTED if self.rows is None else 0.0
+            asked: list[tuple[str, float, PrivateQuery[Any]]] = [("target_sum", 1 - counted, total)]
+            units: dict[str, Any] = {"count": self.rows, "spread": 0.0}
+            if self.rows is None:
+                asked, units = [*asked, ("number_of_rows", counted, table.count())], {}
             noisy: list[Released[Any]] = []
-            for name, share, query in (
-                ("target_sum", 1 - COUNTED, (table[self.target] - middle).sum()),
-                ("number_of_rows", COUNTED, table.count()),
-            ):
+            for name, share, query in asked:
                 own = share * centre * part
                 noise = gaussian_noise(query, table, mu, free=self.free, share=own)
                 released = query.release(noise, name=name)
                 noisy += [released, parameter(released, "sigma")]
-            units = {"half": half, "width": problem.width, "radius": radius}
+            units |= {"half": half, "width": problem.width, "radius": radius, "guess": guess}
             start = post(start_at_mean, *noisy, **units)
         state = repeat(step, STEPS, start=start)
         # shrinkage reads released values only
