@@ -73,12 +73,6 @@ slopes: p is a fifth.
 FIRST, FIRST_MOST = 3.0, 0.3
 """The mean's share of mu^2 where n is public is 3 over n mu, at most .3: steps mend what it lacks."""
 
-FEW = 60.0
-"""Where n is public: n mu below which the matrix and the size of gradients are hardly learned."""
-
-FEW_SHARE, FEW_GUESS = 0.15, 0.01
-"""`SHARE` and `GUESS` there: the less is known, the more a narrow clip is worth."""
-
 COUNTED = 1 / 3
 """Of that the share of the number of rows, on which a mean near the middle depends less."""
 
@@ -92,9 +86,9 @@ LEAST = 0.5
 """The narrowest clip, over the root mean square of the gradients' norms."""
 
 
-def share_of_step(part: float, share: float = SHARE) -> float:
-    """Return the share of the learner's mu^2 that a part of one step has; ``share`` is G's."""
-    return (1 - share) / STEPS * part
+def share_of_step(part: float) -> float:
+    """Return the share of the learner's mu^2 that a part of one step has."""
+    return (1 - SHARE) / STEPS * part
 
 
 def mean_share(mu: float | None, part: float) -> float:
@@ -110,18 +104,6 @@ def mean_share(mu: float | None, part: float) -> float:
     return min(MEAN, 1 / (MEAN_ROWS * mu) ** 2) / part
 
 
-def shares_of_rows(strength: float) -> tuple[float, float, float]:
-    """Return the mean's share of mu^2, the matrix's of the rest, and the guess, by n times mu.
-
-    Examples
-    --------
-    >>> [shares_of_rows(strength) for strength in (10.0, 30.0, 300.0)]
-    [(0.3, 0.15, 0.01), (0.1, 0.15, 0.01), (0.01, 0.25, 0.03)]
-    """
-    first = min(FIRST_MOST, FIRST / strength)
-    return (first, FEW_SHARE, FEW_GUESS) if strength < FEW else (first, SHARE, GUESS)
-
-
 def step_size(number: int) -> float:
     """Return eta of a step, counted from 0.
 
@@ -133,9 +115,7 @@ def step_size(number: int) -> float:
     return 1 / (2 + max(0, number - STEPS // 2 + 1))
 
 
-def step_scaling(
-    gram: Array, sigma: float, *, square: float, share: float = SHARE
-) -> dict[str, Any]:
+def step_scaling(gram: Array, sigma: float, *, square: float) -> dict[str, Any]:
     """Return the scaling of steps by a noisy matrix of rows shortened to 1/2.
 
     Parameters
@@ -144,8 +124,6 @@ def step_scaling(
         The matrix G, shape (d, d), and the noise on its diagonal.
     square
         By what both are divided.
-    share
-        The matrix's share of mu^2.
 
     Returns
     -------
@@ -159,7 +137,7 @@ def step_scaling(
     rows = max(float(np.trace(matrix)), noise * math.sqrt(len(values))) / SHORT**2
     # the noise of g from that of G, by their sensitivities and shares of mu^2: G moves by 1/4
     # where g moves by 1 (exchanged rows, sqrt(2)/4 and 2, are not told apart: utility only)
-    step = noise / SHORT**2 * math.sqrt(share / share_of_step(1 - SQUARES, share))
+    step = noise / SHORT**2 * math.sqrt(SHARE / share_of_step(1 - SQUARES))
     factor = clip_factor(values, ridge, step, rows)
     known = {"values": values, "basis": basis, "noise": noise}
     return {**known, "ridge": ridge, "rows": rows, "clip": factor}
@@ -239,10 +217,10 @@ def clip_norm(state: dict[str, Any], scaling: dict[str, Any], *, radius: float) 
     return radius * min(max(wanted, 2.0**-6), 1.0)
 
 
-def initial_state(width: int, *, guess: float = GUESS) -> dict[str, Any]:
+def initial_state(width: int) -> dict[str, Any]:
     """Return the state before the first step, where it is at 0."""
     zero = np.zeros(int(width))
-    known = {"square": guess, "doubt": guess**2, "rows": 0.0}
+    known = {"square": GUESS, "doubt": GUESS**2, "rows": 0.0}
     return {"start": zero, "v": zero, "variances": zero, "round": 0, **known}
 
 
@@ -255,7 +233,6 @@ def start_at_mean(
     half: float,
     width: int,
     radius: float,
-    guess: float = GUESS,
 ) -> dict[str, Any]:
     """Return the state before the first step, where it predicts the target's mean for all rows.
 
@@ -273,14 +250,12 @@ def start_at_mean(
         Half of the width of the target's bounds, 1 in the units of v.
     width, radius
         The number of coefficients, the intercept's first, and R.
-    guess
-        The mean squared norm of gradients that is thought likely.
     """
     start = np.zeros(width)
     # rows are divided by R, and so is their 1
     start[0] = radius * shrunk_mean(total / half, sigma / half, count, spread)
     rows = max(float(count) - float(spread), 0.0)
-    return {**initial_state(width, guess=guess), "start": start, "v": start, "rows": rows}
+    return {**initial_state(width), "start": start, "v": start, "rows": rows}
 
 
 def shrunk_mean(total: float, sigma: float, count: float, spread: float) -> float:
@@ -395,8 +370,7 @@ class BoostedSSP(ColumnLearner[Model]):
        noise of about 40 rows, or where that costs more a fifth of mu^2: steps start at the mean of
        all rows. Of a public number of rows n the sum is released alone, with ``3 / (n mu)`` of
        mu^2, at most .3;
-    2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest (.15 of it where n
-       is public and n mu below 60; q, below, is then thought to be less, too);
+    2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest;
     3. ten times, with what is left: the sum of the squares of the gradients' norms
        ``|x| |y - x'v|``, each clipped to twice the root of what their mean ``q`` was before; and
        ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to C. Each time
@@ -479,25 +453,25 @@ class BoostedSSP(ColumnLearner[Model]):
         # bounds that are equal, or so near that half of their width is rounded to 0, have no mean
         wide = isinstance(table.domain.find(self.target), Interval) and problem.target_scale[1] > 0
         middle, half = problem.target_scale
-        centre, first, guess = mean_share(mu, part) if wide else 0.0, SHARE, GUESS
+        centre = mean_share(mu, part) if wide else 0.0
         if wide:
             # targets less the middle of their bounds: none is larger than half of the width
             total = (table[self.target] - middle).sum()
             if self.rows is not None and mu is not None:
                 # rows times the learner's own mu, over the half widths by which a unit moves it
                 own_mu = mu * math.sqrt(part) * half / query_sensitivity(total, table)
-                centre, first, guess = shares_of_rows(self.rows * own_mu)
+                centre = min(FIRST_MOST, FIRST / (self.rows * own_mu))
 
-        # shares of mu^2: `centre` for the target's sum, of the rest `first` for the matrix and
-        # (1 - first) / STEPS for each step, 1 in all
+        # shares of mu^2: `centre` for the target's sum, of the rest SHARE for the matrix and
+        # (1 - SHARE) / STEPS for each step, 1 in all
         def release(query: PrivateQuery[Any], share: float, name: str) -> Released[Any]:
             # a share of mu^2: sigma is sensitivity / (mu sqrt(share))
             own = share * (1 - centre) * part
             noise = gaussian_noise(query, table, mu, free=self.free, share=own)
             return query.release(noise, name=name)
 
-        gram = release(vectors.clip(norm=SHORT * radius).gram(), first, "second_moments")
-        scaling = post(step_scaling, gram, parameter(gram, "sigma"), square=radius**2, share=first)
+        gram = release(vectors.clip(norm=SHORT * radius).gram(), SHARE, "second_moments")
+        scaling = post(step_scaling, gram, parameter(gram, "sigma"), square=radius**2)
 
         def step(state: Released[Any]) -> Released[Any]:
             # the query is at released coefficients: adaptive composition covers it
@@ -506,10 +480,10 @@ class BoostedSSP(ColumnLearner[Model]):
             # clips are computed from released values: whatever they are, a row adds at most 1 to
             # both sums, in units of them
             bound = post(squares_bound, state, radius=radius)
-            squares = release(gradients.squares(clip=bound), share_of_step(SQUARES, first), "squares")
+            squares = release(gradients.squares(clip=bound), share_of_step(SQUARES), "squares")
             state = post(measured, state, scaling, squares, parameter(squares, "sigma"))
             clip = post(clip_norm, state, scaling, radius=radius)
-            share = share_of_step(1 - SQUARES, first)
+            share = share_of_step(1 - SQUARES)
             gradient = release(gradients.sum(clip=clip), share, "gradient")
             sigma = parameter(gradient, "sigma")
             return post(gradient_step, state, gradient, sigma, clip, scaling, radius=radius)
@@ -528,7 +502,7 @@ class BoostedSSP(ColumnLearner[Model]):
                 noise = gaussian_noise(query, table, mu, free=self.free, share=own)
                 released = query.release(noise, name=name)
                 noisy += [released, parameter(released, "sigma")]
-            units |= {"half": half, "width": problem.width, "radius": radius, "guess": guess}
+            units |= {"half": half, "width": problem.width, "radius": radius}
             start = post(start_at_mean, *noisy, **units)
         state = repeat(step, STEPS, start=start)
         # shrinkage reads released values only
