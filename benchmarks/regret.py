@@ -205,7 +205,7 @@ def regrets(lines: list[dict[str, Any]]) -> None:
     """Print the table of sets of one kind."""
     means: dict[Cell, dict[str, float]] = {}
     by_split: dict[Cell, dict[str, dict[int, float]]] = {}
-    trivial: dict[Cell, list[float]] = {}
+    trivial: dict[Cell, dict[int, float]] = {}
     facts = {line["set"]: line for line in lines}
     for name, epsilon in sorted({(r["set"], r["epsilon"]) for r in lines}):
         rows = [r for r in lines if (r["set"], r["epsilon"]) == (name, epsilon)]
@@ -219,7 +219,7 @@ def regrets(lines: list[dict[str, Any]]) -> None:
             for learner in learners
         }
         # each split once
-        trivial[name, epsilon] = list({r["split"]: r["trivial"] for r in rows}.values())
+        trivial[name, epsilon] = {r["split"]: r["trivial"] for r in rows}
 
     def said(cell: Cell, enough: float) -> str:
         return ruled(facts[cell[0]], cell[1], enough)
@@ -244,7 +244,7 @@ def regrets(lines: list[dict[str, Any]]) -> None:
     for cell, found in means.items():
         choice = said(cell, own)
         print(
-            f"{cell[0]:14} {facts[cell[0]]['rows']:6d} {cell[1]:<4g} {np.mean(trivial[cell]):7.3f} "
+            f"{cell[0]:14} {facts[cell[0]]['rows']:6d} {cell[1]:<4g} {np.mean(list(trivial[cell].values())):7.3f} "
             + " ".join(f"{found.get(n, np.nan):14.3f}" for n in names)
             + f"  {choice[:14]:14} {loss(cell, choice):7.3f} {honest(cell, choice):7.3f}"
         )
@@ -257,6 +257,12 @@ def regrets(lines: list[dict[str, Any]]) -> None:
         naive, fair = (np.mean([f(c, said(c, own)) for c in cells]) for f in (loss, honest))
         at = "" if epsilon is None else f" at epsilon {epsilon:g}"
         print(f"  auto, as it is{at}: {naive:.4f} {fair:.4f}")
+    below = [cell for cell in means if under(by_split[cell][said(cell, own)], trivial[cell])]
+    names_below = ", ".join(f"{name} at {epsilon:g}" for name, epsilon in below)
+    print(
+        f"  below the trivial answer by more than its error: {len(below)} of {len(means)}", end=""
+    )
+    print(f" ({names_below})" if below else "")
     ruled_out = np.mean([loss(c, said(c, left_out[c[0]])) for c in means])
     print(f"  auto, fitted to all sets but the one: {ruled_out:.4f}")
     print(f"  (thresholds {sorted(set(left_out.values()))}; of all sets {best(list(means))})")
@@ -293,6 +299,12 @@ def cross_fitted(scores: dict[str, dict[int, float]], learner: str) -> float:
         best = by_name[by_name[:, chosen].mean(axis=1).argmax(), judged].mean()
         regrets.append(best - by_name[names.index(learner), judged].mean())
     return float(np.mean(regrets))
+
+
+def under(scores: dict[int, float], trivial: dict[int, float]) -> bool:
+    """Return whether scores are below the trivial answer's, by more than the standard error."""
+    apart = np.array([scores[split] - trivial[split] for split in scores])
+    return len(apart) > 1 and bool(apart.mean() < -apart.std(ddof=1) / np.sqrt(len(apart)))
 
 
 def ruled(facts: dict[str, Any], epsilon: float, enough: float) -> str:
