@@ -7,12 +7,12 @@
 `measure` fits every candidate on every set of `corpus.SETS` (``--more`` for others), on random
 splits (a quarter is for tests), and appends a line for each fit: what is already there is not
 fitted again. `table` prints, for each rule, the regret by set and its mean: of accuracy, or R^2,
-against the candidate that is best on average over the splits. That is naive: the best of several
-noisy averages is above what it would be on other splits. So beside it stands the regret against the
-candidate that is the best on half of the splits, on the other half (`cross_fitted`): that is free of
-luck, and needs some twelve splits. The rule that is learned is fitted on the other sets alone (leave
-one set out). With ``--tuned`` the candidates are `dp.Auto`, and what
-`dp.tune` chooses in the same budget, among learners and among settings.
+against the candidate that is best on average over the splits. That is naive, since the best of
+several noisy averages would be less on other splits. Beside it stands the regret against the
+candidate that is the best on half of the splits, on the other half (`cross_fitted`), which has no
+luck in it and needs some twelve splits. The rule that is learned is fitted on the other sets alone
+(leave one set out). With ``--tuned`` the candidates are `dp.Auto`, and what `dp.tune` chooses in
+the same budget, among learners and among settings.
 """
 
 from __future__ import annotations
@@ -243,8 +243,9 @@ def regrets(lines: list[dict[str, Any]]) -> None:
     print("  auto            naive  fitted")
     for cell, found in means.items():
         choice = said(cell, own)
+        base = np.mean(list(trivial[cell].values()))
         print(
-            f"{cell[0]:14} {facts[cell[0]]['rows']:6d} {cell[1]:<4g} {np.mean(list(trivial[cell].values())):7.3f} "
+            f"{cell[0]:14} {facts[cell[0]]['rows']:6d} {cell[1]:<4g} {base:7.3f} "
             + " ".join(f"{found.get(n, np.nan):14.3f}" for n in names)
             + f"  {choice[:14]:14} {loss(cell, choice):7.3f} {honest(cell, choice):7.3f}"
         )
@@ -259,10 +260,9 @@ def regrets(lines: list[dict[str, Any]]) -> None:
         print(f"  auto, as it is{at}: {naive:.4f} {fair:.4f}")
     below = [cell for cell in means if under(by_split[cell][said(cell, own)], trivial[cell])]
     names_below = ", ".join(f"{name} at {epsilon:g}" for name, epsilon in below)
-    print(
-        f"  below the trivial answer by more than its error: {len(below)} of {len(means)}", end=""
-    )
-    print(f" ({names_below})" if below else "")
+    print(f"  below the trivial answer by more than its error: {len(below)} of {len(means)}")
+    if below:
+        print(f"    {names_below}")
     ruled_out = np.mean([loss(c, said(c, left_out[c[0]])) for c in means])
     print(f"  auto, fitted to all sets but the one: {ruled_out:.4f}")
     print(f"  (thresholds {sorted(set(left_out.values()))}; of all sets {best(list(means))})")

@@ -71,7 +71,10 @@ slopes: p is a fifth.
 """
 
 FIRST, FIRST_MOST = 3.0, 0.3
-"""The mean's share of mu^2 where n is public is 3 over n mu, at most .3: steps mend what it lacks."""
+"""The mean's share of mu^2 where n is public: 3 over n mu, at most .3.
+
+The more rows there are, the more of what the start lacks is mended by the steps.
+"""
 
 COUNTED = 1 / 3
 """Of that the share of the number of rows, on which a mean near the middle depends less."""

@@ -330,7 +330,8 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         Parameters of the solver that is used, by name, such as ``{"norm": 2.0}`` of ``"ssp"``.
     rows
         About how many rows there are, if that is public. Where they are few for the budget,
-        ``"auto"`` gives all of it to the mean; ``"boosted_ssp"`` releases no number of rows. Under ``"add_remove"`` those of X are not counted.
+        ``"auto"`` gives all of it to the mean; ``"boosted_ssp"`` need not release their number.
+        Under ``"add_remove"`` the rows of X are not counted.
     random_state
         None for noise from the operating system. With a number the fit is a simulation: its
         certificate says so, and it is not for release.
