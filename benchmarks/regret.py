@@ -7,9 +7,12 @@
 `measure` fits every candidate on every set of `corpus.SETS` (``--more`` for others), on random
 splits (a quarter is for tests), and appends a line for each fit: what is already there is not
 fitted again. `table` prints, for each rule, the regret by set and its mean: of accuracy, or R^2,
-against the candidate that is best on average over the splits; the rule that is learned is fitted on
-the other sets alone (leave one set out). With ``--tuned`` the candidates are `dp.Auto`, and what
-`dp.tune` chooses in the same budget, among learners and among settings.
+against the candidate that is best on average over the splits. That is naive, since the best of
+several noisy averages would be less on other splits. Beside it stands the regret against the
+candidate that is the best on half of the splits, on the other half (`cross_fitted`), which has no
+luck in it and needs some twelve splits. The rule that is learned is fitted on the other sets alone
+(leave one set out). With ``--tuned`` the candidates are `dp.Auto`, and what `dp.tune` chooses in
+the same budget, among learners and among settings.
 """
 
 from __future__ import annotations
@@ -82,7 +85,7 @@ def learned(learner: Any, table: dp.Table, epsilon: float, seed: int, rows: Any)
         best = dp.tune(table, *learner, epsilon=epsilon, delta=DELTA)
         plan = dp.Pipeline(best=best).with_delta(DELTA)
         return plan.simulate(seed=seed, rows=rows)["best"]["value"]
-    if isinstance(learner, dp.Auto | auto.Constant):
+    if isinstance(learner, dp.Auto | auto.Constant | dp.BoostedSSP):
         learner = evolve(learner, rows=len(rows["target"]))
     if isinstance(learner, dp.AdditiveModel):
         # what `dp.Auto` asks for, which is told the number of rows
@@ -124,7 +127,7 @@ def fits(
 ) -> Any:
     """Yield the results of all candidates at all epsilon on a split."""
     order = np.random.default_rng(split).permutation(len(these.data["target"]))
-    order = order[:MOST]
+    order = order[: options.rows or MOST]
     data, columns = dict(these.data), dict(these.columns)
     if these.classes == 0 or options.one_hot:
         x, bounds = corpus.one_hot(these)
@@ -201,7 +204,8 @@ def table(options: argparse.Namespace) -> None:
 def regrets(lines: list[dict[str, Any]]) -> None:
     """Print the table of sets of one kind."""
     means: dict[Cell, dict[str, float]] = {}
-    trivial: dict[Cell, list[float]] = {}
+    by_split: dict[Cell, dict[str, dict[int, float]]] = {}
+    trivial: dict[Cell, dict[int, float]] = {}
     facts = {line["set"]: line for line in lines}
     for name, epsilon in sorted({(r["set"], r["epsilon"]) for r in lines}):
         rows = [r for r in lines if (r["set"], r["epsilon"]) == (name, epsilon)]
@@ -210,14 +214,21 @@ def regrets(lines: list[dict[str, Any]]) -> None:
             learner: float(np.mean([r["score"] for r in rows if r["learner"] == learner]))
             for learner in learners
         }
+        by_split[name, epsilon] = {
+            learner: {r["split"]: r["score"] for r in rows if r["learner"] == learner}
+            for learner in learners
+        }
         # each split once
-        trivial[name, epsilon] = list({r["split"]: r["trivial"] for r in rows}.values())
+        trivial[name, epsilon] = {r["split"]: r["trivial"] for r in rows}
 
     def said(cell: Cell, enough: float) -> str:
         return ruled(facts[cell[0]], cell[1], enough)
 
     def loss(cell: Cell, learner: str) -> float:
         return max(means[cell].values()) - means[cell].get(learner, -np.inf)
+
+    def honest(cell: Cell, learner: str) -> float:
+        return cross_fitted(by_split[cell], learner)
 
     def best(cells: list[Cell]) -> float:
         return min(THRESHOLDS, key=lambda t: sum(loss(cell, said(cell, t)) for cell in cells))
@@ -229,21 +240,71 @@ def regrets(lines: list[dict[str, Any]]) -> None:
     print(
         f"{'set':14} {'rows':>6} eps  trivial " + " ".join(f"{n[:14]:>14}" for n in names), end=""
     )
-    print("  auto            regret")
+    print("  auto            naive  fitted")
     for cell, found in means.items():
         choice = said(cell, own)
+        base = np.mean(list(trivial[cell].values()))
         print(
-            f"{cell[0]:14} {facts[cell[0]]['rows']:6d} {cell[1]:<4g} {np.mean(trivial[cell]):7.3f} "
+            f"{cell[0]:14} {facts[cell[0]]['rows']:6d} {cell[1]:<4g} {base:7.3f} "
             + " ".join(f"{found.get(n, np.nan):14.3f}" for n in names)
-            + f"  {choice[:14]:14} {loss(cell, choice):7.3f}"
+            + f"  {choice[:14]:14} {loss(cell, choice):7.3f} {honest(cell, choice):7.3f}"
         )
-    print("mean regret against the best by hindsight")
+    print("mean regret against the best by hindsight: naive, and cross-fitted")
     for n in names:
-        print(f"  {n}, always: {np.mean([loss(cell, n) for cell in means]):.4f}")
-    print(f"  auto, as it is: {np.mean([loss(c, said(c, own)) for c in means]):.4f}")
+        naive, fair = (np.mean([f(cell, n) for cell in means]) for f in (loss, honest))
+        print(f"  {n}, always: {naive:.4f} {fair:.4f}")
+    for epsilon in (*sorted({cell[1] for cell in means}), None):
+        cells = [cell for cell in means if epsilon in (cell[1], None)]
+        naive, fair = (np.mean([f(c, said(c, own)) for c in cells]) for f in (loss, honest))
+        at = "" if epsilon is None else f" at epsilon {epsilon:g}"
+        print(f"  auto, as it is{at}: {naive:.4f} {fair:.4f}")
+    below = [cell for cell in means if under(by_split[cell][said(cell, own)], trivial[cell])]
+    names_below = ", ".join(f"{name} at {epsilon:g}" for name, epsilon in below)
+    print(f"  below the trivial answer by more than its error: {len(below)} of {len(means)}")
+    if below:
+        print(f"    {names_below}")
     ruled_out = np.mean([loss(c, said(c, left_out[c[0]])) for c in means])
     print(f"  auto, fitted to all sets but the one: {ruled_out:.4f}")
     print(f"  (thresholds {sorted(set(left_out.values()))}; of all sets {best(list(means))})")
+
+
+HALVINGS = 200
+"""In so many random ways splits are halved."""
+
+
+def cross_fitted(scores: dict[str, dict[int, float]], learner: str) -> float:
+    """Return the regret against the learner that is the best on half of the splits, on the others.
+
+    The mean over random halves. Choosing by half of the splits is choosing worse, so that the truth
+    lies between this and the naive regret, and above 0.
+
+    Parameters
+    ----------
+    scores
+        By learner and split.
+    learner
+        The one whose regret it is.
+    """
+    if learner not in scores:
+        return float("inf")
+    splits = sorted(set.intersection(*(set(own) for own in scores.values())))
+    if len(splits) < 2:
+        return float("nan")
+    names = list(scores)
+    by_name = np.array([[scores[name][split] for split in splits] for name in names])
+    draw, regrets = np.random.default_rng(0), []
+    for _ in range(HALVINGS):
+        order = draw.permutation(len(splits))
+        chosen, judged = order[: -(-len(splits) // 2)], order[-(-len(splits) // 2) :]
+        best = by_name[by_name[:, chosen].mean(axis=1).argmax(), judged].mean()
+        regrets.append(best - by_name[names.index(learner), judged].mean())
+    return float(np.mean(regrets))
+
+
+def under(scores: dict[int, float], trivial: dict[int, float]) -> bool:
+    """Return whether scores are below the trivial answer's, by more than the standard error."""
+    apart = np.array([scores[split] - trivial[split] for split in scores])
+    return len(apart) > 1 and bool(apart.mean() < -apart.std(ddof=1) / np.sqrt(len(apart)))
 
 
 def ruled(facts: dict[str, Any], epsilon: float, enough: float) -> str:
@@ -277,6 +338,7 @@ def main() -> None:
     one.add_argument("--one-hot", action="store_true", help="categories as numbers for all")
     one.add_argument("--tuned", action="store_true", help="defaults, and what dp.tune chooses")
     one.add_argument("--noise", type=int, default=0, help="so many features, by columns of noise")
+    one.add_argument("--rows", type=int, help="of so many rows of a set, others in each split")
     two = verbs.add_parser("table")
     two.add_argument("out", type=Path)
     options = parser.parse_args()

@@ -41,6 +41,8 @@ def test_the_chosen_learners_graph_is_what_is_built(
     auto = dp.Auto(features, target, rows=rows)
     chosen = auto.chosen(table, 1.0, delta)
     assert type(chosen) is kind
+    # those that can use a public number of rows are told it
+    assert getattr(chosen, "rows", rows) == rows
     plans = [
         dp.Pipeline(m=table.solve(learner, epsilon=1.0, delta=delta)).with_delta(delta)
         for learner in (auto, chosen)

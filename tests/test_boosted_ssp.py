@@ -76,6 +76,44 @@ def test_a_budget_is_respected_and_spent(neighbors, epsilon, delta):
     assert certificate.epsilon == pytest.approx(exact, rel=1e-3)
 
 
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("count", [1, 60, 100_000])
+def test_a_public_number_of_rows_is_not_released_and_all_of_the_budget_is_spent(neighbors, count):
+    """By hand: the sum has 3 / (n mu) of mu^2, at most .3, and 21 other releases have the rest."""
+    learner = dp.BoostedSSP(FEATURES, "y", rows=count)
+    plan = solved(0.5, 1e-6, neighbors, learner=learner)
+    names = [node.name for node in plan.structure if hasattr(node.handle.operation, "mechanism")]
+    assert sorted(name.rpartition(".")[2] for name in names) == [
+        "gradient",
+        "second_moments",
+        "squares",
+        "target_sum",
+    ]
+    assert 0.995 * 0.5 <= plan.certify().epsilon <= 0.5
+    (sigma,) = [
+        node.handle.operation.mechanism.sigma
+        for node in plan.structure
+        if node.name.endswith("target_sum")
+    ]
+    mu = brentq(lambda m: profile(m, 0.5) - 1e-6, 0.01, 1, xtol=1e-12)
+    moved = 2.0 if neighbors == "replace_one" else 1.0
+    share = min(0.3, 3 / (count * mu / moved))
+    assert sigma == pytest.approx(17.5 * moved / (mu * math.sqrt(share)), rel=1e-3)
+
+
+@pytest.mark.parametrize("rows", [0, -5, 2.5, True])
+def test_a_number_of_rows_that_is_none_is_refused(rows):
+    with pytest.raises(dp.DeclarationError, match="rows must be an int of at least 1"):
+        dp.BoostedSSP(FEATURES, "y", rows=rows)
+
+
+@pytest.mark.parametrize("count", [100_000, 200_000, 400_000])
+def test_a_wrong_number_of_rows_is_a_wrong_start_that_steps_mend(count):
+    learner = dp.BoostedSSP(FEATURES, "y", rows=count)
+    model = solved(2.0, 1e-6, learner=learner).simulate(seed=1, rows=made(200_000, 5))["fit"]
+    np.testing.assert_allclose(list(model.values()), [12, 2, -1, 0.5], atol=0.1)
+
+
 def test_every_accountant_charges_what_one_gaussian_of_all_mu_costs():
     """Gaussians in sequence cost what one does whose mu^2 is their sum: under each accountant."""
     plan = solved(1.0, 1e-6)

@@ -72,3 +72,27 @@ def test_regrets_are_those_of_means_over_splits(tmp_path: Path, capsys: Any) -> 
     assert "additive_model, always: 0.0000" in said
     assert "auto, as it is: 0.1000" in said
     assert np.isfinite(regret.auto.ENOUGH)
+
+
+def test_cross_fitted_regret_has_no_luck_in_it() -> None:
+    """Of ten learners that are alike the best by twelve splits is ahead, and no better."""
+    draw = np.random.default_rng(0)
+    naive, fair, ahead = [], [], []
+    for _ in range(40):
+        scores = {f"l{k}": dict(enumerate(draw.normal(0, 0.1, 12))) for k in range(10)}
+        means = [np.mean(list(own.values())) for own in scores.values()]
+        naive.append(max(means) - means[0])
+        fair.append(regret.cross_fitted(scores, "l0"))
+        better = {split: own + 0.5 for split, own in scores["l1"].items()}
+        ahead.append(regret.cross_fitted({**scores, "l1": better}, "l0"))
+    assert np.mean(naive) > 0.03
+    # the deviation of a difference of two means of 12 is .04, of 40 of them .006
+    assert abs(np.mean(fair)) < 5 * 0.0065
+    assert abs(np.mean(ahead) - 0.5) < 5 * 0.0065
+
+
+def test_a_score_is_below_the_trivial_one_by_more_than_its_error() -> None:
+    trivial = {0: 0.5, 1: 0.6, 2: 0.7}
+    assert regret.under({0: 0.4, 1: 0.5, 2: 0.6}, trivial)
+    assert not regret.under({0: 0.4, 1: 0.5, 2: 0.9}, trivial)
+    assert not regret.under(trivial, trivial)

@@ -354,7 +354,7 @@ class Auto(ColumnLearner[Any]):
             if slack > 0 and curved:
                 return AdditiveModel(*columns, pairs=paired(len(self.features), at, rows))
             name, _ = recommended_line(at, slack)
-            return SSP(*columns, pure=True) if name == "ssp" else BoostedSSP(*columns)
+            return SSP(*columns, pure=True) if name == "ssp" else BoostedSSP(*columns, rows=rows)
         count = len(goal.values)
         name, _ = recommended_classifier(count, len(self.features), at, slack, rows)
         if name == "additive_model":

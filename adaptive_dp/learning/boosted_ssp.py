@@ -10,7 +10,8 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
+from attrs.validators import optional
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
@@ -23,9 +24,10 @@ from adaptive_dp.learning.base import (
     Model,
     gaussian_noise,
     linear,
+    query_sensitivity,
 )
 from adaptive_dp.learning.ssp import nonnegative_spectrum, spectral_edge
-from adaptive_dp.mechanisms.additive import largest_mu
+from adaptive_dp.mechanisms.additive import checked, largest_mu
 from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.table import Table
 
@@ -66,6 +68,12 @@ MEAN, MEAN_ROWS = 0.2, 40.0
 With a share p the error of the mean is ``A / p`` and that of all slopes ``B / (1 - p)``, which
 together are least at ``p = 1 / (1 + sqrt(B / A))``. B / A is taken as 16, about the number of
 slopes: p is a fifth.
+"""
+
+FIRST, FIRST_MOST = 3.0, 0.3
+"""The mean's share of mu^2 where n is public: 3 over n mu, at most .3.
+
+The more rows there are, the more of what the start lacks is mended by the steps.
 """
 
 COUNTED = 1 / 3
@@ -240,7 +248,7 @@ def start_at_mean(
     total, sigma
         The noisy sum of the targets less the middle of their bounds, and its noise.
     count, spread
-        The noisy number of rows, and its noise.
+        The noisy number of rows, and its noise; 0 of a public number.
     half
         Half of the width of the target's bounds, 1 in the units of v.
     width, radius
@@ -363,7 +371,8 @@ class BoostedSSP(ColumnLearner[Model]):
 
     1. ``S``, the sum of the targets less the middle of their bounds, and the number of rows, with
        noise of about 40 rows, or where that costs more a fifth of mu^2: steps start at the mean of
-       all rows;
+       all rows. Of a public number of rows n the sum is released alone, with ``3 / (n mu)`` of
+       mu^2, at most .3;
     2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest;
     3. ten times, with what is left: the sum of the squares of the gradients' norms
        ``|x| |y - x'v|``, each clipped to twice the root of what their mean ``q`` was before; and
@@ -392,6 +401,9 @@ class BoostedSSP(ColumnLearner[Model]):
         Columns with bounds.
     target
         A column with bounds.
+    rows
+        About how many rows there are, if that is public: where they are few, a number that is far
+        off is a mean that is. The guarantee does not rest on it.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -417,6 +429,11 @@ class BoostedSSP(ColumnLearner[Model]):
     {'intercept': 5.0, 'age': 0.3}
     """
 
+    rows: int | None = field(
+        default=None,
+        kw_only=True,
+        validator=optional(checked(lambda v: type(v) is int and v >= 1, "an int of at least 1")),
+    )
     free: str = "sigma"
 
     title: ClassVar[str] = "BoostedSSP"
@@ -438,7 +455,15 @@ class BoostedSSP(ColumnLearner[Model]):
 
         # bounds that are equal, or so near that half of their width is rounded to 0, have no mean
         wide = isinstance(table.domain.find(self.target), Interval) and problem.target_scale[1] > 0
+        middle, half = problem.target_scale
         centre = mean_share(mu, part) if wide else 0.0
+        if wide:
+            # targets less the middle of their bounds: none is larger than half of the width
+            total = (table[self.target] - middle).sum()
+            if self.rows is not None and mu is not None:
+                # rows times the learner's own mu, over the half widths by which a unit moves it
+                own_mu = mu * math.sqrt(part) * half / query_sensitivity(total, table)
+                centre = min(FIRST_MOST, FIRST / (self.rows * own_mu))
 
         # shares of mu^2: `centre` for the target's sum, of the rest SHARE for the matrix and
         # (1 - SHARE) / STEPS for each step, 1 in all
@@ -467,19 +492,20 @@ class BoostedSSP(ColumnLearner[Model]):
             return post(gradient_step, state, gradient, sigma, clip, scaling, radius=radius)
 
         start = post(initial_state, public(problem.width))
-        if centre:
-            # targets less the middle of their bounds: none is larger than half of the width
-            middle, half = problem.target_scale
+        if wide:
+            # a public number of rows is not released
+            counted = COUNTED if self.rows is None else 0.0
+            asked: list[tuple[str, float, PrivateQuery[Any]]] = [("target_sum", 1 - counted, total)]
+            units: dict[str, Any] = {"count": self.rows, "spread": 0.0}
+            if self.rows is None:
+                asked, units = [*asked, ("number_of_rows", counted, table.count())], {}
             noisy: list[Released[Any]] = []
-            for name, share, query in (
-                ("target_sum", 1 - COUNTED, (table[self.target] - middle).sum()),
-                ("number_of_rows", COUNTED, table.count()),
-            ):
+            for name, share, query in asked:
                 own = share * centre * part
                 noise = gaussian_noise(query, table, mu, free=self.free, share=own)
                 released = query.release(noise, name=name)
                 noisy += [released, parameter(released, "sigma")]
-            units = {"half": half, "width": problem.width, "radius": radius}
+            units |= {"half": half, "width": problem.width, "radius": radius}
             start = post(start_at_mean, *noisy, **units)
         state = repeat(step, STEPS, start=start)
         # shrinkage reads released values only

@@ -329,8 +329,9 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
     options
         Parameters of the solver that is used, by name, such as ``{"norm": 2.0}`` of ``"ssp"``.
     rows
-        About how many rows there are, if that is public, for ``"auto"``: where they are few for the
-        budget it gives all of it to the mean. Under ``"add_remove"`` those of X are not counted.
+        About how many rows there are, if that is public. Where they are few for the budget,
+        ``"auto"`` gives all of it to the mean; ``"boosted_ssp"`` need not release their number.
+        Under ``"add_remove"`` the rows of X are not counted.
     random_state
         None for noise from the operating system. With a number the fit is a simulation: its
         certificate says so, and it is not for release.
@@ -423,6 +424,8 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         # at delta 0 only Laplace noise has a certificate
         if self.solver_ == "ssp" and self.delta == 0:
             parameters["pure"] = True
+        if self.solver_ == "boosted_ssp":
+            parameters["rows"] = self._rows
         kind = SOLVERS[self.solver_]
         return kind(
             feature_names(self.n_features_in_), "y", **{**parameters, **(self.options or {})}
