@@ -18,7 +18,7 @@ import os
 
 for _name in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{_name}_NUM_THREADS"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
 import argparse
 import ctypes

@@ -72,7 +72,13 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.noise.stream import SecureStream, Stream
-from adaptive_dp.torch.gradients import TURNS, checked_threshold, rule_factors, unit_batches
+from adaptive_dp.torch.gradients import (
+    TURNS,
+    checked_threshold,
+    placed,
+    rule_factors,
+    unit_batches,
+)
 
 BITS = 36
 """The sum is given in steps of 2^-36 of the threshold."""
@@ -134,9 +140,10 @@ def compiled() -> Iterator[None]:
     """Have JAX compile what it runs, and raise for no value: an error would show a row's NaN."""
     jax = library()
     with ExitStack() as stack:
-        stack.enter_context(jax.disable_jit(False))
-        stack.enter_context(jax.debug_nans(False))
-        stack.enter_context(jax.debug_infs(False))
+        for name in ("disable_jit", "debug_nans", "debug_infs"):
+            # to enter one takes longer than to ask, and a step is entered often
+            if getattr(jax.config, f"jax_{name}", True):
+                stack.enter_context(getattr(jax, name)(False))
         yield
 
 
@@ -234,7 +241,8 @@ class _Kept:
 def _add(groups: tuple[tuple[int, ...], ...], rule: str, books: Any) -> Callable[..., Any]:
     """Return what adds units' shares, compiled: each group of leaves has its own factor.
 
-    ``books`` has, of each leaf, whether the vector comes first in its matrix; None of a formed one.
+    The last of the totals is how many units are not clipped. ``books`` has, of each leaf, whether
+    the vector comes first in its matrix; None of a formed one.
     """
     jax = library()
     jnp, length = jax.numpy, 1 / np.sqrt(len(groups))
@@ -260,7 +268,8 @@ def _add(groups: tuple[tuple[int, ...], ...], rule: str, books: Any) -> Callable
             for i in group:
                 after[i] = totals[i] + parts[i].total(good, factors).astype(jnp.int64)
             short = short & (norm <= threshold * length)
-        return after, short.sum()
+        after[-1] = totals[-1] + short.sum()
+        return after
 
     return jax.jit(add, donate_argnums=0)  # type: ignore[no-any-return]
 
@@ -678,21 +687,23 @@ class ClippedSums:
             for value, loss in ((np.nan, 0.0), (0.0, np.inf)):
                 parts = filled(lambda v, value=value: np.full(v.shape, value, v.dtype), like)
                 losses = np.full(slots, loss, self._precision)
-                totals, count = add(self._zeros(), parts, full, losses, 1.0)
-                found = [count, *totals]
+                found = list(add(self._zeros(), parts, full, losses, 1.0))
+                integers = all(total.dtype == np.int64 for total in found)
                 if self._by_unit:
-                    sums, held = self._join(self._zeros(slots), ~full, losses, parts, full)
-                    found += [held, *add(self._zeros(), sums, held, np.zeros(slots), 1.0)[0]]
-                if any(np.any(np.asarray(v)) for v in found) or totals[0].dtype != np.int64:
+                    sums, held = self._join(self._none(), ~full, losses, parts, full)
+                    found += [held, *add(self._zeros(), sums, held, np.zeros(slots), 1.0)]
+                if any(np.any(np.asarray(v)) for v in found) or not integers:
                     raise DeclarationError(
                         "JAX counts rows that are not finite here: leave out fast-math of XLA_FLAGS"
                     )
 
-    def _zeros(self, slots: int | None = None) -> list[Any]:
-        """Return the total of no units, or the sums of each slot's no rows, by leaves."""
-        if slots is None:
-            return [np.zeros(size, np.int64) for size in self._sizes]
-        return [np.zeros((slots, size)) for size in self._sizes]
+    def _zeros(self) -> list[Any]:
+        """Return the totals of no units, by leaves, and their number."""
+        return [np.zeros(size, np.int64) for size in (*self._sizes, 1)]
+
+    def _none(self) -> list[Any]:
+        """Return the sums of each slot's no rows, by leaves."""
+        return [np.zeros((self.physical_batch, size)) for size in self._sizes]
 
     def __call__(
         self,
@@ -753,33 +764,30 @@ class ClippedSums:
             raise DeclarationError("units are given if, and only if, sums are made with by_unit")
         if len(inputs) != len(targets) or (units is not None and len(units) != len(inputs)):
             raise DeclarationError("inputs, targets and units must have the same number of rows")
-        units = np.arange(len(inputs)) if units is None else np.asarray(units)
-        slots, context = self.physical_batch, wide()
-        add = self._adder(rule, by_layer)
+        add, wider, stream = self._adder(rule, by_layer), wide(), stream or SecureStream()
+        slots, agree = self.physical_batch, self.slots_agree
         with compiled():
-            parameters, short = library().device_put(theta), []
-            totals: list[Any] = self._zeros()
-            agree = self.slots_agree
-            for rounds in unit_batches(units, slots, stream or SecureStream(), agree=agree):
-                found = self._rows(parameters, *self._placed(rounds[0], inputs, targets))
-                held = rounds[0] >= 0
-                if len(rounds) == 1:  # units of one row are their rows
-                    losses, sums = found
-                else:
-                    with context(True):
-                        sums, held = self._join(
-                            self._zeros(slots), np.zeros(slots, bool), *found, held
-                        )
-                    losses = np.zeros(slots)
-                    for rows in rounds[1:]:
-                        found = self._rows(parameters, *self._placed(rows, inputs, targets))
-                        with context(True):
+            totals: Any = self._zeros()
+            if units is None:
+                batches = placed(len(inputs), slots, stream, agree=agree)
+                if len(batches) > 1:
+                    theta = library().device_put(theta)
+                for rows in batches:
+                    losses, parts = self._rows(theta, *self._placed(rows, inputs, targets))
+                    with wider(True):
+                        totals = add(totals, parts, rows >= 0, losses, threshold)
+            else:
+                theta = library().device_put(theta)
+                for passes in unit_batches(np.asarray(units), slots, stream, agree=agree):
+                    sums, held = self._none(), np.zeros(slots, bool)
+                    for rows in passes:
+                        found = self._rows(theta, *self._placed(rows, inputs, targets))
+                        with wider(True):
                             sums, held = self._join(sums, held, *found, rows >= 0)
-                with context(True):
-                    totals, count = add(totals, sums, held, losses, threshold)
-                short.append(count)
+                    with wider(True):
+                        totals = add(totals, sums, held, np.zeros(slots), threshold)
             whole = np.concatenate([np.asarray(total) for total in totals])
-            return whole, sum(int(count) for count in short)
+        return whole[:-1], int(whole[-1])
 
     def products(
         self,
@@ -804,8 +812,8 @@ class ClippedSums:
             for start in range(0, len(inputs), self.physical_batch):
                 rows = np.arange(start, start + self.physical_batch)
                 rows[rows >= len(inputs)] = -1
-                placed = self._placed(rows, inputs, targets)
-                squares, products = self._along(along, theta, *placed)
+                own = self._placed(rows, inputs, targets)
+                squares, products = self._along(along, theta, *own)
                 if not by_layer:
                     squares, products = squares.sum(axis=0), products.sum(axis=0)
                 norms = np.sqrt(squares)
@@ -816,10 +824,10 @@ class ClippedSums:
 
     def _placed(self, rows: NDArray[np.int64], inputs: Any, targets: Any) -> list[NDArray[Any]]:
         """Return the rows in their slots, with a made-up row in the others."""
-        full, placed = rows >= 0, []
+        full, filled = rows >= 0, []
         for values, like in ((inputs, self._inputs), (targets, self._targets)):
             into = (values if len(values) else like).take(np.maximum(rows, 0), axis=0)
             if not full.all():
                 into[~full] = like[0]
-            placed.append(into.astype(like.dtype, copy=False))
-        return placed
+            filled.append(into.astype(like.dtype, copy=False))
+        return filled
