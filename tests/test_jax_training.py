@@ -229,6 +229,30 @@ def test_a_slot_that_differs_for_some_rows_is_found(
     assert not sums._agree(theta)
 
 
+@pytest.mark.parametrize("slots", [5, 16, 63])
+def test_slots_whose_rows_differ_are_found(slots: int) -> None:
+    """Brute force: of this function XLA computes the last slots by other code for some rows."""
+
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        h = jax.nn.gelu(x * w, approximate=False)
+        return (h * h).sum() + h.sum()
+
+    w, x = np.float32([0.3, -1, 0.7]), np.random.default_rng(1).normal(size=(4, 3))
+    sums = ClippedSums(loss, w, x.astype(np.float32), x, physical_batch=slots)
+    draw = np.random.default_rng(2)
+    rows = (draw.normal(size=(slots, 3)) * 10.0 ** draw.uniform(-2, 1, (slots, 1))).astype("f")
+    many = [sums._results(w, np.roll(rows, k, axis=0), rows.astype(float)) for k in range(slots)]
+    same = [
+        np.array_equal(np.roll(a, k, axis=0), b)
+        for k in range(slots)
+        for a, b in zip(many[0], many[k], strict=True)
+    ]
+    assert all(same) or not sums.slots_agree
+    # and then a row's slot does not depend on how many others there are, as many passes as it takes
+    share = sums(w, rows[:1], rows[:1] * 1.0, threshold=1.0)[0]
+    assert np.abs(sum(share.astype(object) ** 2)) <= FULL**2
+
+
 def test_no_share_is_longer_than_the_threshold(sums: ClippedSums) -> None:
     """In integers of any length, at thresholds and gradients of all sizes."""
     theta, x, y = drawn(24, 2)

@@ -48,7 +48,7 @@ nor on how they are divided into batches.
 slot's results are a function of that slot's row and of the slot*. A function of one row sees no
 other row; what remains is that a compiled kernel for many adds in the same order whatever they
 hold. When the object is built, a made-up row is exchanged for another and for NaN, and no bit of
-another slot's results may change; and each slot is given several rows (``slots_agree``). Where
+another slot's results may change; and each slot is given up to 64 rows (``slots_agree``). Where
 their results differ, each unit's slot is drawn independently by the library's stream, and as many
 passes are made as the fullest slot needs: a unit more adds one share, and the others' slots have
 the same law, so that the two laws of the sum are mixtures of neighbours.
@@ -72,13 +72,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.noise.stream import SecureStream, Stream
-from adaptive_dp.torch.gradients import (
-    TURNS,
-    checked_threshold,
-    placed,
-    rule_factors,
-    unit_batches,
-)
+from adaptive_dp.torch.gradients import checked_threshold, placed, rule_factors, unit_batches
 
 BITS = 36
 """The sum is given in steps of 2^-36 of the threshold."""
@@ -107,6 +101,9 @@ PASS = 16
 MOST_NUMBERS = 2**19, 2**26
 """Of what is computed in a physical batch that is chosen here: with more than the fewest slots
 (then they stay in the processor's cache), and with more than one (half a GiB in float64)."""
+
+TURNS = 64
+"""So many rows are tried in each slot."""
 
 UNROLLED = 32
 """Slots whose formed parts are added in one loop of the compiled program."""
@@ -179,10 +176,13 @@ def _join() -> Callable[..., Any]:
 
 
 class _Formed:
-    """A leaf's gradients of a batch, shape (slots, n), in the program that adds them."""
+    """A leaf's gradients of a batch, shape (slots, n), in the program that adds them.
 
-    def __init__(self, values: Any) -> None:
-        self._values = values
+    ``turned`` is the shape of a row's gradient where it is that of the transposed leaf.
+    """
+
+    def __init__(self, values: Any, turned: tuple[int, int] | None = None) -> None:
+        self._values, self._turned = values, turned
         self.size = values.shape[1]
         self.margin = np.sqrt(self.size) * 2.0 ** -(BITS + 1)
         self.squares = _squares(values.astype(library().numpy.float64))
@@ -196,9 +196,10 @@ class _Formed:
             return jnp.round(kept * (factors[at, None] * 2.0**BITS))
 
         if len(good) > UNROLLED:
-            return rounded(slice(None)).sum(0)
-        # one loop of the compiled program, over the parameters
-        return sum(rounded(slice(i, i + 1))[0] for i in range(len(good)))
+            total = rounded(slice(None)).sum(0)
+        else:  # one loop of the compiled program, over the parameters
+            total = sum(rounded(slice(i, i + 1))[0] for i in range(len(good)))
+        return total if self._turned is None else total.reshape(self._turned).T.reshape(-1)
 
 
 class _Kept:
@@ -242,15 +243,15 @@ def _add(groups: tuple[tuple[int, ...], ...], rule: str, books: Any) -> Callable
     """Return what adds units' shares, compiled: each group of leaves has its own factor.
 
     The last of the totals is how many units are not clipped. ``books`` has, of each leaf, whether
-    the vector comes first in its matrix; None of a formed one.
+    the vector comes first in its matrix; of a formed one None, or the shape if it is transposed.
     """
     jax = library()
     jnp, length = jax.numpy, 1 / np.sqrt(len(groups))
 
     def add(totals: Any, found: Any, held: Any, losses: Any, threshold: Any) -> Any:
         parts = [
-            _Formed(own) if first is None else _Kept(*own, input_first=first)
-            for own, first in zip(found, books, strict=True)
+            _Kept(*own, input_first=how) if isinstance(how, bool) else _Formed(own, how)
+            for own, how in zip(found, books, strict=True)
         ]
         # the norms, and what float64 may have made too small of them
         larger = 1 + 2.0**-40 + sum(part.size for part in parts) * 2.0**-52
@@ -290,8 +291,10 @@ class _Matrix:
 class _Book:
     """A loss of one row as it was traced, of which some products with matrices are kept.
 
-    A leaf is kept if its only use is a product by `lax.dot_general` with one vector of float32 (an
-    array whose other axes have the length 1), directly, transposed, or inside of a jitted function.
+    A leaf is followed if its only use is a product by `lax.dot_general` with vectors of float32,
+    directly, transposed, or inside of a jitted function. It is kept if there is one vector: an
+    array whose other axes have the length 1. Of several the gradient is formed from the vectors and
+    the slopes of the product, in the orientation whose rows are longer: it takes half of the time.
 
     Parameters
     ----------
@@ -306,16 +309,42 @@ class _Book:
         jax = library()
         follow = [i for i, s in enumerate(shapes) if len(s) == 2 and s[0] * s[1] > s[0] + s[1]]
         self.first: dict[int, bool] = {}
-        """Of each leaf that is kept, whether the vector's axis comes first in it."""
+        """Of each leaf that is followed, whether the vectors' axis comes first in it."""
+        self._steps: dict[int, tuple[int, Any]] = {}
         self._used: dict[int, int] = {}
         jax.eval_shape(lambda *read: self._run(read, dict.fromkeys(follow))[0], *jaxpr.in_avals)
         once = {i for i, uses in self._used.items() if uses == 1}
         self.first = {i: first for i, first in self.first.items() if i in once}
 
     def widths(self, leaf: int) -> tuple[int, int]:
-        """Return how many numbers a kept leaf's vector has, and how many its slopes."""
+        """Return how many numbers a followed leaf's vectors have, and how many their slopes."""
         rows, columns = self._shapes[leaf]
         return (rows, columns) if self.first[leaf] else (columns, rows)
+
+    def taps(self, precision: Any) -> dict[int, Any]:
+        """Return zeros that are added to products, for their slopes: shapes (vectors, width)."""
+        zeros = library().numpy.zeros
+        return {i: zeros((self._steps[i][0], self.widths(i)[1]), precision) for i in self.first}
+
+    def how(self, leaf: int) -> bool | tuple[int, int] | None:
+        """Return what `_add` is told of a leaf."""
+        if leaf not in self.first:
+            return None
+        if self._steps[leaf][0] == 1:
+            return self.first[leaf]
+        width, slopes = self.widths(leaf)
+        if (width <= slopes) == self.first[leaf]:
+            return None
+        return min(width, slopes), max(width, slopes)
+
+    def gradient(self, leaf: int, vectors: Any, slopes: Any) -> Any:
+        """Return the pair of a kept leaf, or the gradient of one that is formed."""
+        if self._steps[leaf][0] == 1:
+            return vectors.reshape(-1), slopes.reshape(-1)
+        pair = (vectors, slopes) if vectors.shape[1] <= slopes.shape[1] else (slopes, vectors)
+        axes = (((0,), (0,)), ((), ()))
+        formed = library().lax.dot_general(*pair, axes, precision=self._steps[leaf][1])
+        return formed.reshape(-1)
 
     def __call__(self, leaves: list[Any], taps: dict[int, Any], *rows: Any) -> tuple[Any, Any]:
         """Return the loss, with taps added to products, and the vectors of these."""
@@ -343,14 +372,15 @@ class _Book:
             elif matrices and name == "transpose" and equation.params["permutation"] == (1, 0):
                 (own,) = matrices
                 wrote = [_Matrix(own.leaf, own.value.T, not own.flipped)]
-            elif len(matrices) == 1 and (kept := self._product(equation, values)) is not None:
-                (own,), (first, vector) = matrices, kept
+            elif len(matrices) == 1 and (read_by := self._product(equation, values)) is not None:
+                (own,), (first, read_first, vectors[own.leaf]) = matrices, read_by
                 self.first[own.leaf] = first
+                self._steps[own.leaf] = len(read_by[-1]), equation.params["precision"]
                 self._used[own.leaf] = self._used.get(own.leaf, 0) + 1
-                product = self._bound(equation, values)[0]
-                tap = taps[own.leaf]
-                vectors[own.leaf] = vector
-                wrote = [product if tap is None else product + tap.reshape(product.shape)]
+                product, tap = self._bound(equation, values)[0], taps[own.leaf]
+                if tap is not None:
+                    product += (tap if read_first else tap.T).reshape(product.shape)
+                wrote = [product]
             else:
                 for own in matrices:
                     self._used[own.leaf] = 2  # not kept
@@ -369,8 +399,11 @@ class _Book:
         return list(wrote) if equation.primitive.multiple_results else [wrote]
 
     @staticmethod
-    def _product(equation: Any, values: list[Any]) -> tuple[bool, Any] | None:
-        """Return whether the vector's axis comes first in the leaf, and the vector; else None."""
+    def _product(equation: Any, values: list[Any]) -> tuple[bool, bool, Any] | None:
+        """Return whether the vectors' axis comes first in the leaf, and they in the product.
+
+        And the vectors, shape (vectors, width); None of other equations.
+        """
         if equation.primitive.name != "dot_general":
             return None
         contracted, batched = equation.params["dimension_numbers"]
@@ -379,10 +412,12 @@ class _Book:
         kinds = {str(v.aval.dtype) for v in (*equation.invars, *equation.outvars)}
         if any(map(len, batched)) or len(contracted[place]) != 1 or kinds != {"float32"}:
             return None
-        length = other.shape[contracted[1 - place][0]]
-        if other.size != length or own.value.size // max(1, length) > WIDEST:
+        (axis,) = contracted[1 - place]
+        length = other.shape[axis]
+        if not other.size or (other.size == length and own.value.size // length > WIDEST):
             return None
-        return (contracted[place][0] == 0) != own.flipped, other.reshape(-1)
+        read = library().numpy.moveaxis(other, axis, -1).reshape(-1, length)
+        return (contracted[place][0] == 0) != own.flipped, place == 1, read
 
 
 class ClippedSums:
@@ -469,15 +504,16 @@ class ClippedSums:
         with compiled():
             try:
                 book = None if by_unit else self._traced(tree, flat)
-                kept = {} if book is None else book.first
-                self._books = [kept.get(i) for i, size in enumerate(sizes) if size]
-                self.engines = ["formed" if each is None else "kept" for each in self._books]
+                places = [i for i, size in enumerate(sizes) if size]
+                self._books = [None if book is None else book.how(i) for i in places]
+                kept = [isinstance(how, bool) for how in self._books]
+                self.engines = ["kept" if each else "formed" for each in kept]
                 numbers = sum(
-                    sum(book.widths(i)) if book is not None and i in kept else size
-                    for i, size in enumerate(sizes)
+                    sum(np.shape(leaves[i])) if each else sizes[i]
+                    for i, each in zip(places, kept, strict=True)
                 )
                 self._rows = self._formed
-                if book is not None and kept:
+                if book is not None and book.first:
                     self._rows = jax.jit(jax.vmap(self._by_book(book), in_axes=(None, 0, 0)))
                 self._choose(physical_batch, expected, numbers, np.asarray(flat))
             except DeclarationError:
@@ -522,7 +558,7 @@ class ClippedSums:
 
         def pairs(theta: Any, x: Any, y: Any) -> Any:
             leaves = jax.tree_util.tree_leaves(self._unravel(theta))
-            taps = {i: jax.numpy.zeros(book.widths(i)[1], self._precision) for i in book.first}
+            taps = book.taps(self._precision)
             others = {i: leaf for i, leaf in enumerate(leaves) if i not in taps and leaf.size}
 
             def loss(taps: Any, others: Any) -> Any:
@@ -533,7 +569,7 @@ class ClippedSums:
                 loss, argnums=(0, 1), has_aux=True
             )(taps, others)
             return value, [
-                (vectors[i], slopes[i]) if i in taps else formed[i].reshape(-1)
+                book.gradient(i, vectors[i], slopes[i]) if i in taps else formed[i].reshape(-1)
                 for i, leaf in enumerate(leaves)
                 if leaf.size
             ]
@@ -621,24 +657,28 @@ class ClippedSums:
                     )
 
     def _agree(self, theta: Any) -> bool:
-        """Return whether rows have the same results in all slots: each is given several.
+        """Return whether rows have the same results in all slots: each is given many.
 
-        What is left of a loop at its end may be computed by other code, the same for most numbers.
-        Beside the made-up rows stand others: of zeros or ones any order of adding is exact.
+        Of a loop over slots XLA computes the last ones by other code, which may multiply and add in
+        one rounding where the rest does not. Of functions where that was seen (sums over three
+        numbers of a row, with errors' function before), a fifth of the rows differed in such a
+        slot; so each slot is given TURNS rows, all different, of several sizes. Made-up rows are
+        among them, and others whose numbers are from several of these: whole numbers stay within.
         """
-        inputs, targets = self._inputs, np.concatenate([self._targets] * 2)
-        noise = np.random.default_rng(0).normal(size=inputs.shape)
-        floats = inputs.dtype.kind == "f"
-        others = (inputs + noise).astype(inputs.dtype) if floats else inputs
-        inputs = np.concatenate([inputs, others])
-        count = min(len(inputs), self.physical_batch)
-        before: tuple[NDArray[Any], ...] = ()
-        for turn in range(min(TURNS, self.physical_batch)):
-            held = (np.arange(self.physical_batch) + turn) % count
-            found = self._results(theta, inputs[held], targets[held])
-            before = before or found
+        slots, draw = self.physical_batch, np.random.default_rng(0)
+        x, y = self._inputs, self._targets
+        n = min(len(x), slots)
+        mixed = np.take_along_axis(x, draw.integers(len(x), size=(slots, *x.shape[1:])), axis=0)
+        if x.dtype.kind == "f":
+            sizes = 10.0 ** draw.uniform(-2, 1, (slots,) + (1,) * (x.ndim - 1))
+            mixed = (mixed + sizes * draw.normal(size=mixed.shape)).astype(x.dtype)
+        mixed[:n] = x[:n]
+        targets = y[np.append(np.arange(n), draw.integers(len(y), size=slots - n))]
+        before = self._results(theta, mixed, targets)
+        for turn in range(1, min(TURNS, slots)):
+            found = self._results(theta, *(np.roll(rows, turn, axis=0) for rows in (mixed, targets)))
             if not all(
-                np.array_equal(a, b[held], equal_nan=True)
+                np.array_equal(a, np.roll(b, turn, axis=0), equal_nan=True)
                 for a, b in zip(found, before, strict=True)
             ):
                 return False
@@ -654,11 +694,14 @@ class ClippedSums:
         """Return the gradients of the first slots, shape (slots, size): of few, they are formed."""
         _, parts = self._rows(theta, x, y)
         whole = []
-        for part, first in zip(parts, self._books, strict=True):
-            if first is None:
-                whole.append(np.asarray(part)[:slots])
+        for part, how in zip(parts, self._books, strict=True):
+            if not isinstance(how, bool):
+                formed = np.asarray(part)[:slots]
+                if how is not None:
+                    formed = formed.reshape(-1, *how).swapaxes(1, 2).reshape(formed.shape)
+                whole.append(formed)
                 continue
-            pair = [np.asarray(each)[:slots] for each in (part if first else part[::-1])]
+            pair = [np.asarray(each)[:slots] for each in (part if how else part[::-1])]
             whole.append(np.einsum("ni,nj->nij", *pair).reshape(slots, -1))
         return np.concatenate(whole, axis=1)
 
@@ -669,9 +712,11 @@ class ClippedSums:
         _, parts = self._rows(theta, x, y)
         starts = np.cumsum(self._sizes)[:-1]
         squares, products = [], []
-        for part, first, own in zip(parts, self._books, np.split(along, starts), strict=True):
-            pair = part if first is not None else (part,)
-            each = [np.asarray(v, np.float64) for v in (pair[::-1] if first is False else pair)]
+        for part, how, own in zip(parts, self._books, np.split(along, starts), strict=True):
+            pair = part if isinstance(how, bool) else (part,)
+            each = [np.asarray(v, np.float64) for v in (pair[::-1] if how is False else pair)]
+            if isinstance(how, tuple):
+                own = own.reshape(how[::-1]).T.reshape(-1)
             squares.append(np.prod([(v**2).sum(axis=1) for v in each], axis=0))
             # of a product a g' with a direction D: a' D g
             moved = each[0] @ own.reshape(each[0].shape[1], -1)
