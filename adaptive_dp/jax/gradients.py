@@ -48,7 +48,7 @@ nor on how they are divided into batches.
 slot's results are a function of that slot's row and of the slot*. A function of one row sees no
 other row; what remains is that a compiled kernel for many adds in the same order whatever they
 hold. When the object is built, a made-up row is exchanged for another and for NaN, and no bit of
-another slot's results may change; and each slot is given up to 64 rows (``slots_agree``). Where
+another slot's results may change; and many rows are tried in two slots (``slots_agree``). Where
 their results differ, each unit's slot is drawn independently by the library's stream, and as many
 passes are made as the fullest slot needs: a unit more adds one share, and the others' slots have
 the same law, so that the two laws of the sum are mixtures of neighbours.
@@ -102,8 +102,8 @@ MOST_NUMBERS = 2**19, 2**26
 """Of what is computed in a physical batch that is chosen here: with more than the fewest slots
 (then they stay in the processor's cache), and with more than one (half a GiB in float64)."""
 
-TURNS = 64
-"""So many rows are tried in each slot."""
+TURNS = 32
+"""So often each slot is given a row of its own, and another slot's."""
 
 UNROLLED = 32
 """Slots whose formed parts are added in one loop of the compiled program."""
@@ -449,7 +449,7 @@ class ClippedSums:
     engines
         Of each leaf that is not empty "kept" or "formed".
     slots_agree
-        Whether made-up rows had the same results, bit for bit, in all slots.
+        Whether rows that were tried had the same results, bit for bit, in all slots.
 
     Raises
     ------
@@ -657,29 +657,32 @@ class ClippedSums:
                     )
 
     def _agree(self, theta: Any) -> bool:
-        """Return whether rows have the same results in all slots: each is given many.
+        """Return whether rows have the same results in all slots, of many rows.
 
         Of a loop over slots XLA computes the last ones by other code, which may multiply and add in
-        one rounding where the rest does not. Of functions where that was seen (sums over three
-        numbers of a row, with errors' function before), a fifth of the rows differed in such a
-        slot; so each slot is given TURNS rows, all different, of several sizes. Made-up rows are
-        among them, and others whose numbers are from several of these: whole numbers stay within.
+        one rounding where the rest does not. Of networks where that was seen (most physical batches
+        that are not powers of two), one to twenty rows of a hundred differed in such a slot. So
+        TURNS times each slot has a row of its own, which then moves on by some slots. The first are
+        the made-up rows; the others' numbers are from several of these, so that whole numbers stay
+        within, and are moved by noise of several sizes.
         """
         slots, draw = self.physical_batch, np.random.default_rng(0)
         x, y = self._inputs, self._targets
         n = min(len(x), slots)
-        mixed = np.take_along_axis(x, draw.integers(len(x), size=(slots, *x.shape[1:])), axis=0)
-        if x.dtype.kind == "f":
-            sizes = 10.0 ** draw.uniform(-2, 1, (slots,) + (1,) * (x.ndim - 1))
-            mixed = (mixed + sizes * draw.normal(size=mixed.shape)).astype(x.dtype)
-        mixed[:n] = x[:n]
-        targets = y[np.append(np.arange(n), draw.integers(len(y), size=slots - n))]
-        before = self._results(theta, mixed, targets)
-        for turn in range(1, min(TURNS, slots)):
-            found = self._results(theta, *(np.roll(rows, turn, axis=0) for rows in (mixed, targets)))
+        for turn in range(TURNS if slots > 1 else 0):
+            rows = np.take_along_axis(x, draw.integers(len(x), size=(slots, *x.shape[1:])), axis=0)
+            targets = y[draw.integers(len(y), size=slots)]
+            if x.dtype.kind == "f":
+                sizes = 10.0 ** draw.uniform(-2, 1, (slots,) + (1,) * (x.ndim - 1))
+                rows = (rows + sizes * draw.normal(size=rows.shape)).astype(x.dtype)
+            if not turn:
+                rows[:n], targets[:n] = x[:n], y[:n]
+            by = 1 + turn * (1 + slots // 3) % (slots - 1)
+            before = self._results(theta, rows, targets)
+            after = self._results(theta, *(np.roll(each, by, axis=0) for each in (rows, targets)))
             if not all(
-                np.array_equal(a, np.roll(b, turn, axis=0), equal_nan=True)
-                for a, b in zip(found, before, strict=True)
+                np.array_equal(np.roll(a, by, axis=0), b, equal_nan=True)
+                for a, b in zip(before, after, strict=True)
             ):
                 return False
         return True
