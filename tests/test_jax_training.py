@@ -433,6 +433,17 @@ def test_rows_of_a_unit_are_clipped_together(sums_of_units: ClippedSums) -> None
     np.testing.assert_array_equal(total - left, alone)
 
 
+def test_a_unit_of_one_row_adds_the_same_beside_others_of_several(
+    sums_of_units: ClippedSums,
+) -> None:
+    theta, x, y = drawn(13, 7)
+    alone = [sums_of_units(theta, x[i:][:1], y[i:][:1], [0], threshold=0.5)[0] for i in range(10)]
+    units = [*range(10), 10, 10, 10]
+    rest, _ = sums_of_units(theta, x[10:], y[10:], units[10:], threshold=0.5)
+    whole, _ = sums_of_units(theta, x, y, units, threshold=0.5)
+    np.testing.assert_array_equal(whole, sum(alone) + rest)
+
+
 def test_no_rows_and_one_program_for_all_sizes(sums: ClippedSums) -> None:
     theta, x, y = drawn(70, 6)
     before = sums._rows._cache_size()
