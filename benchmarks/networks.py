@@ -3,7 +3,7 @@
     PYTHON benchmarks/networks.py [--networks softmax mlp cnn] [--engines ours hooks ghost]
 
 PYTHON has torch, and opacus, jax, optax and jax-privacy for their rows. Each engine and network is
-a process of its own with one thread, in which steps of the engine and plain steps take turns: the
+a process of its own on one core, in which steps of the engine and plain steps take turns: the
 table has the least processor time of a step in milliseconds, how many plain steps that is, and the
 resident memory in MB that the first steps need above what was there before. A step sets gradients
 to zero, computes, clips and adds them, and moves the parameters; no noise is drawn, since all would
@@ -18,7 +18,10 @@ import os
 
 for _name in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{_name}_NUM_THREADS"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+# XLA has as many threads as cores; its flag for one thread chooses slower kernels as well
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+# in another thread a step's time is counted when that thread sleeps: too late for some steps
+os.environ["JAX_CPU_ENABLE_ASYNC_DISPATCH"] = "false"
 
 import argparse
 import ctypes
@@ -36,7 +39,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 NETWORKS = ("softmax", "mlp", "cnn", "transformer")
-ENGINES = ("ours", "ours whole", "hooks", "ghost", "functorch", "vmap", "jax", "jax 16", "jax ours")
+ENGINES = ("ours", "ours whole", "hooks", "ghost", "functorch", "vmap")
+ENGINES += ("jax", "jax 1", "jax 16", "jax ours")
 BATCHES = (64, 256)
 WORDS, STEPS, WIDTH, HEADS, BLOCKS, CLASSES = 1000, 64, 64, 4, 2, 10
 Step = Callable[[], object]
@@ -269,7 +273,7 @@ def vmap_step(net: Any, loss: Any, x: Any, y: Any) -> Step:
 
 
 def jax_steps(engine: str, network: str, batch: int) -> tuple[Step, Step, str]:
-    """Return a step of jax-privacy's clipped gradients, and a plain step of JAX."""
+    """Return a step of jax-privacy's clipped gradients, by its microbatches, and a plain step."""
     import jax
     import jax.numpy as jnp
 
@@ -288,7 +292,7 @@ def jax_steps(engine: str, network: str, batch: int) -> tuple[Step, Step, str]:
         loss,
         l2_clip_norm=1.0,
         batch_argnums=(1, 2),
-        microbatch_size=16 if engine.endswith("16") else None,
+        microbatch_size=int(engine.split()[1]) if " " in engine else None,
     )
 
     def moved(gradient: Any, scale: float) -> Any:
