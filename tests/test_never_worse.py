@@ -72,7 +72,9 @@ def test_the_released_numbers_are_those_of_the_models_own_predictions(
     np.testing.assert_allclose(result["classes"], counts, atol=3)
 
 
-@pytest.mark.parametrize("place", range(len(learners(2))), ids=[named(learner) for learner in learners(2)])
+@pytest.mark.parametrize(
+    "place", range(len(learners(2))), ids=[named(learner) for learner in learners(2)]
+)
 def test_where_nothing_can_be_learned_the_answer_is_the_most_frequent_class(place: int) -> None:
     """Labels without signal, three in four alike, and a small budget: in 10 fits of each learner.
 

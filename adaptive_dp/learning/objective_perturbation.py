@@ -38,6 +38,7 @@ from adaptive_dp.learning.base import (
     WeightedLearner,
     check_share,
     checked_classes,
+    few_rows,
     gaussian_noise,
     linear,
     query_sensitivity,
@@ -183,7 +184,8 @@ class ObjectivePerturbation(WeightedLearner[Model]):
             released = query.release(noise, name=name)
             return released, parameter(released, "sigma")
 
-        return problem.model(checked_classes(problem, self.target, theta, release))
+        few = few_rows(budget, table)
+        return problem.model(checked_classes(problem, self.target, theta, release, few))
 
     @property
     def _is_checked(self) -> bool:
