@@ -1007,7 +1007,7 @@ def checked_classes(
     frequent class is known twice as well as by numbers of rows. Of more classes they are the rows
     whose class is predicted, and the rows by class. Of what follows from these `better_of_both`
     makes the choice, which costs nothing more. Where there are fewer rows than ``few``, no model is
-    asked about: of two classes the second is asked about again in its place (`asked_at`), so that
+    asked about: of two classes the second is asked about again in its place (`asked_at`), so that the
     most frequent one is known the better.
 
     A class is the predicted one where the gradient is short: at parameters that are scaled up a

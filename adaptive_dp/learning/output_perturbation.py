@@ -57,8 +57,8 @@ class OutputPerturbation(WeightedLearner[Model]):
     the ball comes afterwards.
 
     Log odds without a tilt, an adversary, a radius or an optimizer are checked in the end, as those
-    of `NoisyGradientDescent`, which nearly always is more accurate. This is for problems without another
-    private learner: tilted and adversarial risks, a user's optimizer, delta = 0.
+    of `NoisyGradientDescent`, which nearly always is more accurate. This is for problems without
+    another private learner: tilted and adversarial risks, a user's optimizer, delta = 0.
 
     Parameters
     ----------
