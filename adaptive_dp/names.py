@@ -46,7 +46,6 @@ FUNCTIONS: Mapping[str, str] = {
     "boosted_ssp.shrinkage/4": "adaptive_dp.learning.boosted_ssp:shrunk_coefficients",
     "boosted_ssp.squares_bound/1": "adaptive_dp.learning.boosted_ssp:squares_bound",
     "boosted_ssp.start_at_mean/3": "adaptive_dp.learning.boosted_ssp:start_at_mean",
-    "classes.asked_at/1": "adaptive_dp.learning.base:asked_at",
     "classes.better_of_both/3": "adaptive_dp.learning.base:better_of_both",
     "classes.laplace_deviation/1": "adaptive_dp.learning.base:deviation_of_laplace",
     "classes.steep/1": "adaptive_dp.learning.base:steep",

@@ -47,9 +47,7 @@ from adaptive_dp.learning.base import (
     Array,
     ColumnLearner,
     LearnerBudget,
-    asked_at,
     check_share,
-    few_rows,
     gaussian_noise,
     odds_of_classes,
     steep,
@@ -895,7 +893,6 @@ def checked_shapes(
     table: Table,
     target: str,
     share: float,
-    few: float,
     release: Callable[[PrivateQuery[Any], float, str], Released[Any]],
 ) -> Released[Any]:
     """Return the model, or the most frequent class where it knows no more.
@@ -910,8 +907,6 @@ def checked_shapes(
         The rows as they are, and their classes.
     share
         Of mu^2, for all that is released.
-    few
-        As of `adaptive_dp.learning.base.few_rows`.
     release
         A function of a query, a share and a name.
     """
@@ -919,20 +914,19 @@ def checked_shapes(
     learned = post(steep, scores)
     number: tuple[Released[Any], ...] = ()
     if loss.outputs == 1:
-        number = (release(table.count(), CHECK_COUNT * share, "rows"),)
-        part = (1 - CHECK_COUNT) / 2 * share
         signs = ShallowLessSteep(loss, SHALLOW)
+        part = 1 - CHECK_CLASSES - CHECK_COUNT
+        right = release(PrivateQuery(signs, (rows, learned)), part * share, "right")
         # scores that predict the second class for every row: the first cell is the intercept
         second = public([STEEP, *[0.0] * (rows.domain.cells - 1)])
-        at = post(asked_at, learned, second, *number, few=few)
-        right = release(PrivateQuery(signs, (rows, at)), part, "right")
-        counts = release(PrivateQuery(signs, (rows, second)), part, "classes")
+        by_sign: PrivateQuery[Any] = PrivateQuery(signs, (rows, second))
+        counts = release(by_sign, CHECK_CLASSES * share, "classes")
+        number = (release(table.count(), CHECK_COUNT * share, "rows"),)
     else:
         shallow: PrivateQuery[Any] = PrivateQuery(ShallowRows(loss, SHALLOW), (rows, learned))
         right = release(shallow, (1 - CHECK_CLASSES) * share, "right")
         counts = release(table[target].histogram(), CHECK_CLASSES * share, "classes")
-    noise = parameter(counts, "sigma")
-    return post(better_of_both, model, right, counts, noise, *number, few=few)
+    return post(better_of_both, model, right, counts, parameter(counts, "sigma"), *number)
 
 
 def better_of_both(
@@ -941,8 +935,6 @@ def better_of_both(
     counts: Any,
     sigma: float,
     rows: float | None = None,
-    *,
-    few: float = 0.0,
 ) -> Any:
     """Return the model, or one that predicts the most frequent class for every row.
 
@@ -953,10 +945,10 @@ def better_of_both(
     ----------
     model
         As `shape_functions` returns it.
-    right, counts, sigma, rows, few
+    right, counts, sigma, rows
         As of `odds_of_classes`.
     """
-    constant = odds_of_classes(right, counts, sigma, len(model["shapes"]), rows, few)
+    constant = odds_of_classes(right, counts, sigma, len(model["shapes"]), rows)
     if constant is None:
         return model
     log_odds, gap = constant
@@ -1226,8 +1218,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             rows, learned = both.rows, both.learned
         if not check:
             return model
-        few = few_rows(budget, table)
-        return checked_shapes(model, rows, loss, learned, table, self.target, check, few, release)
+        return checked_shapes(model, rows, loss, learned, table, self.target, check, release)
 
     def _pairs(self, table: Table, budget: LearnerBudget | None, classes: int) -> int:
         """Return the number of pairs: that which was asked for, or by `paired`."""

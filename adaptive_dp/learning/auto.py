@@ -19,7 +19,6 @@ from adaptive_dp.learning.base import (
     LearnerBudget,
     Model,
     check_classes,
-    count_noise,
     gaussian_noise,
     linear,
     query_sensitivity,
@@ -46,6 +45,20 @@ Of a count that is given all of the budget. On 300 rows at epsilon .1 the noise 
 
 Choice = tuple[str, str]
 """A learner's name, and why it is expected to be the best."""
+
+
+def count_noise(epsilon: float, delta: float) -> float:
+    """Return the standard deviation of the noise of a count that has all of the budget.
+
+    Examples
+    --------
+    >>> round(count_noise(0.1, 1e-5), 1), round(count_noise(0.1, 0.0), 1)
+    (30.7, 14.1)
+    """
+    # a Laplace scale of 1 / epsilon has the deviation sqrt(2) / epsilon
+    if delta == 0:
+        return math.sqrt(2) / epsilon if epsilon else math.inf  # 0 is refused by each learner
+    return 1 / largest_mu(epsilon, delta)
 
 
 def too_few(epsilon: float, delta: float, rows: int | None) -> bool:

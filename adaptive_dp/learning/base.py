@@ -930,24 +930,16 @@ CHECK = 0.1
 CHECK_ROWS = 25.0
 """The noise of numbers of rows, in rows, where that costs less than 1 over the classes' number."""
 
-CHECK_SIGNS = 35.0
+CHECK_SIGNS = 30.0
 """The same of two classes, whose numbers tell twice as much (`ShortLessLong`)."""
 
 CHECK_COUNT = 0.06
-"""Of two classes the part of the check that the number of rows has; the others share the rest."""
+"""Of two classes the part of the check that the number of rows has."""
 
 CHECK_CLASSES = 0.6
-"""Of more classes the part of the check that the rows by class have."""
+"""The part of the check that says which class is the most frequent."""
 
-FEWEST = 12.5
-"""Of fewer rows than so many times the noise of a count that has all of the budget, the most
-frequent class is the answer, whatever a model may be thought to know."""
-
-DOUBT = 1.0
-"""How much more often than the most frequent class a model has to be right: so many times the
-variance of that difference's noise, over the number of rows."""
-
-OPTIMISM = 0.25
+OPTIMISM = 0.1
 """Of how many of ``sqrt(d n)`` rows a model is right because it was fitted to them."""
 
 STEEP = 1e4
@@ -965,7 +957,7 @@ def check_share(budget: LearnerBudget | None, classes: int) -> float:
     Examples
     --------
     >>> [round(check_share(LearnerBudget(e, 1e-6), 2), 3) for e in (0.1, 1.0, 8.0)]
-    [0.5, 0.029, 0.001]
+    [0.5, 0.039, 0.001]
     """
     if budget is None or budget.delta == 0:
         return CHECK
@@ -974,30 +966,8 @@ def check_share(budget: LearnerBudget | None, classes: int) -> float:
     return min(1 / classes, 2 / (noise * largest_mu(budget.epsilon, budget.delta)) ** 2)
 
 
-def few_rows(budget: LearnerBudget | None, table: Table) -> float:
-    """Return the rows that are too few for a budget: see `FEWEST`; 0 where it is not known."""
-    if budget is None:
-        return 0.0
-    # a row counts as many times as a unit has rows
-    return FEWEST * count_noise(budget.epsilon, budget.delta) * change_at(table).rows
-
-
-def count_noise(epsilon: float, delta: float) -> float:
-    """Return the standard deviation of the noise of a count that has all of the budget.
-
-    Examples
-    --------
-    >>> round(count_noise(0.1, 1e-5), 1), round(count_noise(0.1, 0.0), 1)
-    (30.7, 14.1)
-    """
-    # a Laplace scale of 1 / epsilon has the deviation sqrt(2) / epsilon
-    if delta == 0:
-        return math.sqrt(2) / epsilon if epsilon else math.inf  # 0 is refused by each learner
-    return 1 / largest_mu(epsilon, delta)
-
-
 def checked_classes(
-    problem: Linear, target: str, theta: Released[Any], release: Releases, few: float
+    problem: Linear, target: str, theta: Released[Any], release: Releases
 ) -> Released[Any]:
     """Return parameters of log odds, or those of the most frequent class where they know no more.
 
@@ -1006,9 +976,7 @@ def checked_classes(
     of rows. Each row adds 1 or -1 to the first two, so what is right more often than the most
     frequent class is known twice as well as by numbers of rows. Of more classes they are the rows
     whose class is predicted, and the rows by class. Of what follows from these `better_of_both`
-    makes the choice, which costs nothing more. Where there are fewer rows than ``few``, no model is
-    asked about: of two classes the second is asked about again in its place (`asked_at`), so that the
-    most frequent one is known the better.
+    makes the choice, which costs nothing more.
 
     A class is the predicted one where the gradient is short: at parameters that are scaled up a
     row's slope is near 0 where it is predicted rightly, and at least 1 where it is not, and rows
@@ -1024,37 +992,26 @@ def checked_classes(
     release
         A function of a query, a name and a part of the check, that releases it, and returns its
         noise too.
-    few
-        As of `few_rows`.
     """
     goal = problem.table.domain.find(target)
     assert isinstance(goal, Categories)
     count = len(goal.values)
     loss: Loss = Logistic() if count == 2 else Multinomial(count)
     bound = public(SHALLOW * min(1.0, problem.radius))
-    scaled = post(steep, theta)
-    rows: tuple[Released[Any], ...] = ()
+    gradients = problem.rows.gradients(loss, at=post(steep, theta))
     if count == 2:
-        rows = (release(problem.table.count(), "rows", CHECK_COUNT)[0],)
+        part = 1 - CHECK_CLASSES - CHECK_COUNT
+        right, _ = release(gradients.short_less_long(bound), "right", part)
         # parameters that predict the second class for every row
         second = public([STEEP, *[0.0] * (problem.width - 1)])
-        part = (1 - CHECK_COUNT) / 2
-        # all that the query is asked at is released: adaptive composition covers it
-        gradients = problem.rows.gradients(loss, at=post(asked_at, scaled, second, *rows, few=few))
-        right, _ = release(gradients.short_less_long(bound), "right", part)
         signs = problem.rows.gradients(loss, at=second).short_less_long(bound)
-        counts, noise = release(signs, "classes", part)
+        counts, noise = release(signs, "classes", CHECK_CLASSES)
+        rows: tuple[Released[Any], ...] = (release(problem.table.count(), "rows", CHECK_COUNT)[0],)
     else:
-        gradients = problem.rows.gradients(loss, at=scaled)
         right, _ = release(gradients.short(bound), "right", 1 - CHECK_CLASSES)
         counts, noise = release(problem.table[target].histogram(), "classes", CHECK_CLASSES)
-    own = {"width": problem.width, "few": few}
-    return post(better_of_both, theta, right, counts, noise, *rows, **own)
-
-
-def asked_at(theta: Any, second: Any, rows: float, *, few: float) -> Array:
-    """Return the parameters to ask about: of few rows, those of the second class alone."""
-    return np.asarray(second if float(rows) < few else theta, dtype=np.float64)
+        rows = ()
+    return post(better_of_both, theta, right, counts, noise, *rows, width=problem.width)
 
 
 def steep(theta: Any) -> Array:
@@ -1084,21 +1041,13 @@ def expected_share(counts: Array, sigma: float) -> float:
 
 
 def odds_of_classes(
-    right: float,
-    counts: Any,
-    sigma: float,
-    features: int,
-    rows: float | None = None,
-    few: float = 0.0,
+    right: float, counts: Any, sigma: float, features: int, rows: float | None = None
 ) -> tuple[Array, float] | None:
     """Return None where a model is right more often than the most frequent class would be.
 
     It is counted on the rows that it learned from, of which it is right more often than of others:
     by the order of ``sqrt(d n)`` rows where there is nothing to learn, of which `OPTIMISM` is
-    taken off. And where noise exceeds what there may be to learn it is doubted: of n rows a model
-    may know some share more than the most frequent class or some less, so that of a difference with
-    noise of variance v it takes about ``v / n`` (times `DOUBT`) to believe in it. Of fewer rows
-    than ``few`` nothing is believed.
+    taken off.
 
     Else the logarithms of the classes' numbers of rows, and by how much the largest is above the
     next one.
@@ -1114,27 +1063,18 @@ def odds_of_classes(
     rows
         Where ``right`` and ``counts`` are not numbers of rows but differences of two: the released
         number of rows (`checked_classes`).
-    few
-        As of `few_rows`; of so few rows ``right`` is another number like ``counts``, if those are
-        differences (`asked_at`).
     """
     by_class, noise = np.asarray(counts, dtype=np.float64), float(sigma)
-    # of a difference of two numbers with that noise: `classes` has less of it, and `right` more
-    variance = 2 * noise**2
-    is_few = float(by_class.sum() if rows is None else rows) < few
     if rows is not None:
+        # Of n rows in all a difference v is of (n + v) / 2 rows of one kind, with half its noise.
+        # The same n is in both numbers, so that its noise is in no comparison. `expected_share`
+        # reads two numbers of noise s, whose difference has that of sqrt(2) s.
         more, odd = float(right), float(by_class)
-        if is_few:
-            more, odd, noise = 0.0, (more + odd) / 2, noise / math.sqrt(2)
         n = max(float(rows), abs(odd), abs(more), 1.0)
-        # rows are n in all: a difference of v is (n + v) / 2 of one kind, with half of its noise,
-        # and `expected_share` reads the difference of both kinds as having sqrt(2) of a number's
-        by_class = np.array([n - odd, n + odd]) / 2
-        right, noise, variance = (n + more) / 2, noise / math.sqrt(2), noise**2 / 2
-    n = max(float(by_class.sum()), 1.0)
-    fitted = OPTIMISM * math.sqrt(features * n)
-    doubt = DOUBT * variance / max(n, noise)
-    if not is_few and right - fitted - doubt > expected_share(by_class, noise):
+        by_class, right = np.array([n - odd, n + odd]) / 2, (n + more) / 2
+        noise /= math.sqrt(2)
+    fitted = OPTIMISM * math.sqrt(features * max(float(by_class.sum()), 0.0))
+    if right - fitted > expected_share(by_class, noise):
         return None
     # a count that noise explains is of as many rows as the noise
     log_odds = np.log(np.maximum(by_class, max(noise, 1.0)))
@@ -1151,7 +1091,6 @@ def better_of_both(
     rows: float | None = None,
     *,
     width: int,
-    few: float = 0.0,
 ) -> Array:
     """Return the parameters, or those that predict the most frequent class for every row.
 
@@ -1162,7 +1101,7 @@ def better_of_both(
     ----------
     theta
         Parameters of one score or of k, the intercept's first, for features in [-1, 1].
-    right, counts, sigma, rows, few
+    right, counts, sigma, rows
         As of `odds_of_classes`.
     width
         The number of parameters of a score.
@@ -1177,7 +1116,7 @@ def better_of_both(
     [0.41, 0.2]
     """
     weights = np.nan_to_num(np.asarray(theta, dtype=np.float64)).reshape(-1, width)
-    constant = odds_of_classes(right, counts, sigma, width - 1, rows, few)
+    constant = odds_of_classes(right, counts, sigma, width - 1, rows)
     if constant is None:
         return weights.reshape(-1)
     log_odds, gap = constant
@@ -1236,7 +1175,7 @@ def checked_parameters(
         released = query.release(Gaussian(sigma=Free(free, weight=odds)), name=name)
         return released, parameter(released, "sigma")
 
-    return checked_classes(problem, target, theta, release, few_rows(budget, problem.table))
+    return checked_classes(problem, target, theta, release)
 
 
 def deviation_of_laplace(scale: float) -> float:

@@ -41,7 +41,6 @@ from adaptive_dp.learning.base import (
     ColumnLearner,
     LearnerBudget,
     check_share,
-    few_rows,
     query_sensitivity,
     required_budget,
     within,
@@ -370,7 +369,7 @@ class MarginBoosting(ColumnLearner[dict[str, Any]]):
         sizes = list(rows.domain.sizes)
         grid = {"sizes": sizes, "most": BINS}
         check = check_share(budget, 2)
-        rest, few = 1 - check, few_rows(budget, table)
+        rest = 1 - check
 
         def scale(sensitivity: float, share: float) -> Any:
             # (sensitivity / sigma)^2 in proportion to the share
@@ -433,7 +432,7 @@ class MarginBoosting(ColumnLearner[dict[str, Any]]):
             )
             learned = post(cell_scores, post(mean_state, state), bins, start, **grid)
             checked_model = checked_shapes(
-                shaped, rows, Logistic(), learned, table, self.target, check, few, release
+                shaped, rows, Logistic(), learned, table, self.target, check, release
             )
             return post(with_steps, checked_model, state)
 

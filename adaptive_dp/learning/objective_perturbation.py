@@ -38,7 +38,6 @@ from adaptive_dp.learning.base import (
     WeightedLearner,
     check_share,
     checked_classes,
-    few_rows,
     gaussian_noise,
     linear,
     query_sensitivity,
@@ -184,8 +183,7 @@ class ObjectivePerturbation(WeightedLearner[Model]):
             released = query.release(noise, name=name)
             return released, parameter(released, "sigma")
 
-        few = few_rows(budget, table)
-        return problem.model(checked_classes(problem, self.target, theta, release, few))
+        return problem.model(checked_classes(problem, self.target, theta, release))
 
     @property
     def _is_checked(self) -> bool:
