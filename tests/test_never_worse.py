@@ -101,6 +101,32 @@ def test_expected_share_is_not_fooled_by_the_largest_of_noisy_counts() -> None:
     assert base.expected_share(np.array([3_000.0, 1_000.0]), 1.0) == pytest.approx(3_000, abs=1)
 
 
+@pytest.mark.parametrize("rows", [-50.0, 0.0, 100.0, 1e6])
+def test_signed_sums_are_compared_whatever_the_released_number_of_rows(rows: float) -> None:
+    """A model is kept if it is right by more than the most frequent class; else that is said."""
+    shapes = {"x": {"edges": [0.0, 1.0], "scores": np.array([0.2]), "missing": 0.0}}
+    for odd in (-80.0, -5.0, 5.0, 80.0):
+        for more in (-90.0, 4.0, 6.0, 79.0, 81.0):
+            # without a feature nothing is taken off for the fit to these rows
+            found = base.better_of_both([0.3], more, odd, 0.0, rows, width=1)
+            assert (found[0] == 0.3) == (more > abs(odd))
+            assert more > abs(odd) or np.sign(found[0]) == np.sign(odd)
+            if abs(more - abs(odd)) > 1 + base.OPTIMISM * math.sqrt(max(rows, 100.0)):
+                shaped = better_shapes({"intercept": 0.3, "shapes": shapes}, more, odd, 0.0, rows)
+                assert (shaped["intercept"] == 0.3) == (more > abs(odd))
+
+
+def test_a_signed_sum_is_shrunk_by_its_noise() -> None:
+    """Of a difference that noise explains neither class is expected to be the more frequent."""
+    for odd, more, kept in ((10.0, 1.0, True), (10.0, -1.0, False), (100.0, 50.0, False)):
+        found = base.better_of_both([0.3], more, odd, 20.0, 500.0, width=1)
+        assert (found[0] == 0.3) == kept
+    # 100 of noise 50 is expected to be (1 - 1/4) 100
+    for more, kept in ((74.0, False), (76.0, True)):
+        found = base.better_of_both([0.3], more, 100.0, 50.0, 500.0, width=1)
+        assert (found[0] == 0.3) == kept
+
+
 @pytest.mark.parametrize("outputs", [1, 4])
 def test_a_linear_answer_is_constant_and_keeps_the_order(outputs: int) -> None:
     """On random rows in [-1, 1]: always the class of the most rows, scores in their order."""
