@@ -1023,9 +1023,9 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
        intercept: sums of the rows' slopes, clipped to `clip`. Of a number, residuals are clipped to
        a multiple of their size, which the sum of their clipped squares, released with them,
        follows from step to step (`BinGradient`);
-    4. of classes, the rows whose class the scores predict, and the rows by class: where the first
-       are not more than the most frequent class has, that class is the answer (`check_share` of
-       mu^2, of which the others share the rest);
+    4. of classes, how many rows have the class that the scores predict, and how many each class:
+       where the first are not more than the most frequent class has, that class is the answer
+       (`check_share` of mu^2, of which the others share the rest);
     5. where there are pairs, with 15 % of that, before 4.: which pairs of features have the most
        left in them, by the exponential mechanism on what the sums of slopes in a table of 5 x 5
        groups of their bins add up to (`BinGains`); the rows by cell of a table of 9 x 9 groups of

@@ -802,8 +802,8 @@ class ShortGradients(Query):
 class ShortLessLong(ShortGradients):
     """The number of rows whose gradient has at most a released norm, less that of all others.
 
-    Of a linear model. Of a count it tells as much as two do: what is no short gradient is a long
-    one.
+    It tells as much as a number of short gradients with half of the noise would, the number of rows
+    being known: what is not short is long.
 
     *Sensitivity*. Each row adds 1 or -1. So a unit that appears or vanishes moves it by at most its
     number of rows; one that is exchanged, by that of both data sets together.
@@ -821,7 +821,7 @@ class ShortLessLong(ShortGradients):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the difference."""
-        # a norm that is no number is neither: all rows less those that are long would count it
+        # a norm that is no number is neither short nor long
         short = inputs[0].short(released_bound(inputs[1]))
         return float(2 * short - inputs[0].short(math.inf))
 
