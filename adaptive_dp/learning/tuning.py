@@ -147,7 +147,7 @@ class PredictionErrors(SumOverRows):
                 truth = category_index(data[self.target], goal.values)
                 places = scores.argmax(axis=1) if scores.ndim == 2 else scores > 0
                 # by the scores' own shape, since there may be no row
-                unknown = np.isnan(scores)
+                unknown: Any = np.isnan(scores)
                 unknown = unknown.any(axis=1) if scores.ndim == 2 else unknown
                 wrong = (places.astype(np.int64) != truth) | unknown
                 return np.array([wrong.sum()], dtype=np.int64)
