@@ -3,6 +3,8 @@
     python benchmarks/regret.py measure OUT.jsonl --from FOLDER --splits 3
     python benchmarks/regret.py table OUT.jsonl
     python benchmarks/regret.py measure TUNED.jsonl --from FOLDER --tuned
+    python benchmarks/regret.py measure FEW.jsonl --from FOLDER --defaults --cut 300 --splits 8
+    python benchmarks/regret.py below FEW.jsonl
 
 `measure` fits every candidate on every set of `corpus.SETS` (``--more`` for others), on random
 splits (a quarter is for tests), and appends a line for each fit: what is already there is not
@@ -12,7 +14,10 @@ several noisy averages would be less on other splits. Beside it stands the regre
 candidate that is the best on half of the splits, on the other half (`cross_fitted`), which has no
 luck in it and needs some twelve splits. The rule that is learned is fitted on the other sets alone
 (leave one set out). With ``--tuned`` the candidates are `dp.Auto`, and what `dp.tune` chooses in
-the same budget, among learners and among settings.
+the same budget, among learners and among settings. With ``--defaults`` they
+are all learners of classes as they are, and `dp.Auto` that is told the number of rows, and that is
+not. `below` prints which of them are below the trivial answer by more than the standard error of
+the paired difference, and in how many cells that is expected of a learner that is exactly as good.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from attrs import evolve
+from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -40,6 +46,8 @@ from adaptive_dp.queries.domains import Categories
 EPSILONS = (0.1, 0.5, 1.0, 4.0, 8.0)
 DELTA = 1e-5
 MOST = 50_000
+TESTED = 4_000
+"""Of sets that are cut, so many rows are for tests at most."""
 
 
 def candidates(features: list[str], classes: int) -> dict[str, Any]:
@@ -79,21 +87,55 @@ def tuned(features: list[str], classes: int) -> dict[str, Any]:
     }
 
 
-def learned(learner: Any, table: dp.Table, epsilon: float, seed: int, rows: Any) -> Any:
-    """Return the model of a learner, or of what `dp.tune` chooses."""
+def defaults(features: list[str], classes: int) -> dict[str, Any]:
+    """Return the learners of classes by name, as they are where nothing but columns is given."""
+    own = {"loss": dp.Logistic() if classes == 2 else dp.Multinomial(classes)}
+    two = {
+        "margin_boosting": dp.MarginBoosting(features, "target"),
+        "exponential_sampling": dp.ExponentialSampling(features, "target"),
+    }
+    return {
+        "constant": auto.Constant(features, "target", rows=MOST),
+        "auto": dp.Auto(features, "target"),
+        "auto, rows unknown": dp.Auto(features, "target"),
+        "additive_model": dp.AdditiveModel(features, "target"),
+        "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", **own),
+        "noisy_sgd": dp.NoisySGD(features, "target", **own),
+        "dp_ftrl": dp.DPFTRL(features, "target", **own),
+        "phased_erm": dp.PhasedERM(features, "target", **own),
+        "output_perturbation": dp.OutputPerturbation(features, "target"),
+        "objective_perturbation": dp.ObjectivePerturbation(features, "target"),
+        **(two if classes == 2 else {}),
+    }
+
+
+def planned(
+    name: str, learner: Any, table: dp.Table, epsilon: float, rows: int, told: bool
+) -> dp.Pipeline:
+    """Return the plan of a learner, or of what `dp.tune` chooses, for about so many rows.
+
+    Parameters
+    ----------
+    told
+        Whether `dp.AdditiveModel` has as many pairs as `dp.Auto` asks for, which is told the rows.
+    """
     if isinstance(learner, tuple):
         best = dp.tune(table, *learner, epsilon=epsilon, delta=DELTA)
-        plan = dp.Pipeline(best=best).with_delta(DELTA)
-        return plan.simulate(seed=seed, rows=rows)["best"]["value"]
-    if isinstance(learner, dp.Auto | auto.Constant | dp.BoostedSSP):
-        learner = evolve(learner, rows=len(rows["target"]))
-    if isinstance(learner, dp.AdditiveModel):
-        # what `dp.Auto` asks for, which is told the number of rows
-        count = table_classes(table)
-        pairs = paired(len(learner.features), epsilon, len(rows["target"]), count)
-        learner = evolve(learner, pairs=pairs)
-    model = table.solve(learner, epsilon=epsilon, delta=DELTA)
-    return dp.Pipeline(model=model).with_delta(DELTA).simulate(seed=seed, rows=rows)["model"]
+        model = dp.post(value_of, best)
+    else:
+        if isinstance(learner, dp.Auto | auto.Constant | dp.BoostedSSP) and "unknown" not in name:
+            learner = evolve(learner, rows=rows)
+        if isinstance(learner, dp.AdditiveModel) and told:
+            pairs = paired(len(learner.features), epsilon, rows, table_classes(table))
+            learner = evolve(learner, pairs=pairs)
+        delta = 0.0 if isinstance(learner, dp.ExponentialSampling) else DELTA
+        model = table.solve(learner, epsilon=epsilon, delta=delta)
+    return dp.Pipeline(model=model).with_delta(DELTA)
+
+
+def value_of(best: dict[str, Any]) -> Any:
+    """Return the model that was chosen."""
+    return best["value"]
 
 
 def table_classes(table: dp.Table) -> int:
@@ -117,17 +159,16 @@ def measure(options: argparse.Namespace) -> None:
             print(error, file=sys.stderr)
             continue
         with options.out.open("a", encoding="utf-8") as out:
-            for split in range(options.splits):
-                for row in fits(name, these, split, options, done):
-                    print(json.dumps(row), file=out, flush=True)
+            for row in fits(name, these, options, done):
+                print(json.dumps(row), file=out, flush=True)
 
 
-def fits(
-    name: str, these: corpus.Rows, split: int, options: argparse.Namespace, done: set[Any]
-) -> Any:
-    """Yield the results of all candidates at all epsilon on a split."""
+def split_of(
+    these: corpus.Rows, split: int, options: argparse.Namespace
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the columns' declarations, and the rows to learn from and to test on."""
     order = np.random.default_rng(split).permutation(len(these.data["target"]))
-    order = order[: options.rows or MOST]
+    most = MOST if options.cut is None else options.cut
     data, columns = dict(these.data), dict(these.columns)
     if these.classes == 0 or options.one_hot:
         x, bounds = corpus.one_hot(these)
@@ -137,34 +178,60 @@ def fits(
         # columns that tell nothing, the same in every split
         own = np.random.default_rng([number, 7]).uniform(0, 1, len(data["target"]))
         data[f"noise{number}"], columns[f"noise{number}"] = own, (0.0, 1.0)
-    test, train = order[: len(order) // 4], order[len(order) // 4 :]
-    parts = [{k: v[rows] for k, v in data.items()} for rows in (train, test)]
+    most = min(most, len(order))
+    train = order[most // 4 : most]
+    # what a cut leaves out is for tests
+    test = order[: most // 4] if options.cut is None else order[~np.isin(order, train)][:TESTED]
+    return columns, [{k: v[rows] for k, v in data.items()} for rows in (train, test)]
+
+
+def fits(name: str, these: corpus.Rows, options: argparse.Namespace, done: set[Any]) -> Any:
+    """Yield the results of all candidates at all epsilon on all splits."""
+    splits = [split_of(these, split, options) for split in range(options.splits)]
+    columns, rows = splits[0][0], len(splits[0][1][0]["target"])
     features = [c for c in columns if c != "target"]
     table = dp.dataset("rows", columns=columns)
-    made = tuned if options.tuned else candidates
+    made = tuned if options.tuned else defaults if options.defaults else candidates
     for learner_name, learner in made(features, these.classes).items():
         if options.learners and learner_name not in options.learners:
             continue
         for epsilon in options.epsilon:
-            if (name, epsilon, split, learner_name) in done:
-                continue
-            began = time.process_time()
-            released = learned(learner, table, epsilon, split, parts[0])
-            took = time.process_time() - began
-            yield {
-                "set": name,
-                "rows": len(train),
-                "features": len(features),
-                "classes": these.classes,
-                "epsilon": epsilon,
-                "split": split,
-                "learner": learner_name,
-                "seconds": round(took, 3),
-                **scores(released, parts[0]["target"], parts[1], columns["target"]),
-            }
+            plan = None
+            for split, (_, parts) in enumerate(splits):
+                if (name, epsilon, split, learner_name) in done:
+                    continue
+                began = time.process_time()
+                try:
+                    plan = plan or planned(
+                        learner_name, learner, table, epsilon, rows, not options.defaults
+                    )
+                except dp.DeclarationError as error:  # more coefficients than it draws
+                    print(f"{name}, {learner_name}: {error}", file=sys.stderr)
+                    break
+                released = plan.simulate(seed=split, rows=parts[0])["model"]
+                took = time.process_time() - began
+                yield {
+                    "set": name,
+                    "rows": rows,
+                    "features": len(features),
+                    "classes": these.classes,
+                    "epsilon": epsilon,
+                    "split": split,
+                    "learner": learner_name,
+                    "seconds": round(took, 3),
+                    **scores(
+                        released,
+                        parts[0]["target"],
+                        parts[1],
+                        columns["target"],
+                        not options.defaults,
+                    ),
+                }
 
 
-def scores(model: Any, train: Any, test: dict[str, Any], target: Any) -> dict[str, float]:
+def scores(
+    model: Any, train: Any, test: dict[str, Any], target: Any, ranked: bool
+) -> dict[str, float]:
     """Return how good predictions are on the test set, and how good the trivial answer is."""
     truth = test["target"]
     if not isinstance(target, list):
@@ -180,7 +247,7 @@ def scores(model: Any, train: Any, test: dict[str, Any], target: Any) -> dict[st
         "score": float(np.mean(said == truth)),
         "trivial": float(np.mean(truth == labels[counts.argmax()])),
     }
-    if len(target) == 2:
+    if len(target) == 2 and ranked:
         result["auc"] = float(roc_auc_score(truth == target[1], dp.predict(model, test)))
     return result
 
@@ -307,6 +374,29 @@ def under(scores: dict[int, float], trivial: dict[int, float]) -> bool:
     return len(apart) > 1 and bool(apart.mean() < -apart.std(ddof=1) / np.sqrt(len(apart)))
 
 
+def below(options: argparse.Namespace) -> None:
+    """Print, by learner and epsilon, the cells below the trivial answer, and how far all are."""
+    lines = [json.loads(line) for line in options.out.read_text("utf-8").splitlines()]
+    cells: dict[tuple[str, float, str], list[float]] = {}
+    for r in lines:
+        key = r["learner"], r["epsilon"], r["set"]
+        cells.setdefault(key, []).append(r["score"] - r["trivial"])
+    print("learner                 epsilon  cells  below  by chance  mean of all, of those below")
+    for learner, epsilon in dict.fromkeys((r["learner"], r["epsilon"]) for r in lines):
+        own = {s: np.array(v) for (a, e, s), v in cells.items() if (a, e) == (learner, epsilon)}
+        error = {s: v.std(ddof=1) / len(v) ** 0.5 for s, v in own.items()}
+        worse = {s: v.mean() for s, v in own.items() if v.mean() < -error[s] - 1e-9}
+        # a learner as good as the trivial answer is below it by more than an error so often; one
+        # that always gives the same answer is not
+        chance = sum(student.cdf(-1, len(v) - 1) for v in own.values() if v.any())
+        said = ", ".join(f"{s} {m:.3f} ({error[s]:.3f})" for s, m in worse.items())
+        mean = np.mean([v.mean() for v in own.values()])
+        print(
+            f"{learner:23} {epsilon:<7g} {len(own):6d} {len(worse):6d} {chance:10.1f}  {mean:+.4f}"
+            f"  {said}"
+        )
+
+
 def ruled(facts: dict[str, Any], epsilon: float, enough: float) -> str:
     """Return what the rule says with another constant."""
     if auto.too_few(epsilon, DELTA, facts["rows"]):
@@ -337,12 +427,15 @@ def main() -> None:
     one.add_argument("--splits", type=int, default=3)
     one.add_argument("--one-hot", action="store_true", help="categories as numbers for all")
     one.add_argument("--tuned", action="store_true", help="defaults, and what dp.tune chooses")
+    one.add_argument("--defaults", action="store_true", help="all learners of classes, as they are")
+    one.add_argument("--cut", type=int, help="so many rows of each set, a quarter for tests")
     one.add_argument("--noise", type=int, default=0, help="so many features, by columns of noise")
-    one.add_argument("--rows", type=int, help="of so many rows of a set, others in each split")
     two = verbs.add_parser("table")
     two.add_argument("out", type=Path)
+    three = verbs.add_parser("below")
+    three.add_argument("out", type=Path)
     options = parser.parse_args()
-    (measure if options.verb == "measure" else table)(options)
+    {"measure": measure, "table": table, "below": below}[options.verb](options)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from adaptive_dp.queries.bins import (
     BinGradient,
     BinnedRows,
     BinPairs,
+    ShallowLessSteep,
     ShallowRows,
     cell_count,
     cell_edges,
@@ -94,9 +95,6 @@ def test_a_budget_is_respected_and_spent(
         # exchanged rows lie in other cells of each feature; the number of rows stays
         "counts": (1, r * math.sqrt(2 * d if exchange else d + 1)),
         "gradient": (40, r * (2 if exchange else 1) * 0.5 * math.sqrt(d + 1)),
-        # the check: rows of the predicted class, and by class
-        "right": (1, r),
-        "classes": (1, r * (math.sqrt(2) if exchange else 1)),
     }
     total, check, seen = 0.0, 0.0, 0
     if target == "a":
@@ -109,12 +107,13 @@ def test_a_budget_is_respected_and_spent(
             times, size = sizes["counts" if isinstance(query, BinCounts) else "gradient"]
             total += times * (size / mechanism.sigma) ** 2
             seen += 1
-        elif isinstance(query, ShallowRows | Histogram):
-            _, size = sizes["right" if isinstance(query, ShallowRows) else "classes"]
+        elif isinstance(query, ShallowLessSteep) or node.name.endswith(".rows"):
+            # the check: each row is 1 or -1 in two sums, and counted
+            size = r * (2 if exchange and isinstance(query, ShallowLessSteep) else 1)
             check += (size / mechanism.sigma) ** 2
             seen += 1
     total = total / (1 - additive.LINE) + check
-    assert seen == (4 if target == "y" else 2)
+    assert seen == (5 if target == "y" else 2)
     exact = brentq(lambda e: profile(math.sqrt(total), e) - delta, 1e-3, 50, xtol=1e-12)
     certificate = plan.certify()
     assert exact <= certificate.epsilon <= epsilon
@@ -162,9 +161,9 @@ def test_the_budget_of_pairs_is_respected_and_spent(
             # a row's three slopes may add up to the root of 3 times their norm
             odds = expit(2 * moved * (math.sqrt(3) if target == "c" else 1) / mechanism.scale / 2)
             square = mechanism.k * (2 * ndtri(odds)) ** 2
-        elif isinstance(query, ShallowRows | Histogram):
-            size = r * (math.sqrt(2) if exchange and isinstance(query, Histogram) else 1)
-            square = (size / mechanism.sigma) ** 2
+        elif isinstance(query, ShallowRows | Histogram) or node.name.endswith(".rows"):
+            times = {ShallowLessSteep: 2, Histogram: math.sqrt(2)}.get(type(query), 1)
+            square = (r * (times if exchange else 1) / mechanism.sigma) ** 2
         else:
             continue
         seen.append(type(query).__name__)

@@ -15,10 +15,13 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.learning.base import ColumnLearner, Standardised
 from adaptive_dp.sklearn import (
     PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateMarginClassifier,
     PrivateRidge,
 )
 
@@ -52,9 +55,15 @@ LEARNERS = {
     "FiniteLearner": dp.FiniteLearner(WIDE[:1], "y", [[0.0, 0.0], [0.0, 1.0]], width=1.0),
     "ExponentialSampling": dp.ExponentialSampling(WIDE[:2], "c"),
     "ExponentialSampling, numbers": dp.ExponentialSampling(WIDE[:2], "y", dp.Huber()),
+    "FiniteLearner, classes": dp.FiniteLearner(WIDE[:1], "c", [[0.0, 0.0], [0.0, 1.0]]),
+    "Auto, a number": dp.Auto(WIDE, "y"),
+    "Auto, classes": dp.Auto(WIDE, "k"),
+    "Auto, few rows": dp.Auto(WIDE, "c", rows=20),
+    "Auto, many rows": dp.Auto(WIDE, "c", rows=100_000),
+    "tune": dp.ObjectivePerturbation(WIDE, "c"),
     "Standardised": dp.Standardised(dp.AdaSSP(WIDE, "y")),
 }
-PURE = ("SSP, pure", "OPS", "FiniteLearner")
+PURE = ("SSP, pure", "OPS", "FiniteLearner", "FiniteLearner, classes", "tune")
 
 
 def rows(count: int) -> dict[str, Any]:
@@ -89,14 +98,30 @@ CASES = {
 }
 
 
+def made(table: dp.Table, name: str) -> Any:
+    learner, delta = LEARNERS[name], 0.0 if name in PURE else 1e-6
+    if name == "tune":
+        return dp.tune(table, learner, {"norm": [0.5, 1.0]}, epsilon=1.0, delta=delta)
+    return table.solve(learner, epsilon=1.0, delta=delta)
+
+
 @functools.cache
 def plan(name: str) -> Any:
     table = dp.dataset("people", columns=COLUMNS)
     learner, delta = LEARNERS[name], 0.0 if name in PURE else 1e-6
-    if type(learner) in (dp.NoisySGD, dp.ObjectivePerturbation):  # calibrating takes seconds
+    if delta and type(learner) in (
+        dp.NoisySGD,
+        dp.ObjectivePerturbation,
+    ):  # calibrating takes seconds
         return dp.Pipeline(model=table.solve(learner)).fix(sigma=1.0)
-    model = table.solve(learner, epsilon=1.0, delta=delta)
-    return dp.Pipeline(model=model).with_delta(delta)
+    return dp.Pipeline(model=made(table, name)).with_delta(delta)
+
+
+def test_no_public_learner_is_left_out() -> None:
+    public = [getattr(dp, name) for name in dir(dp)]
+    kinds = [each for each in public if isinstance(each, type)]
+    learners = {each for each in kinds if issubclass(each, ColumnLearner | Standardised)}
+    assert learners == {type(learner) for learner in LEARNERS.values()}
 
 
 def numbers(model: Any) -> list[float]:
@@ -121,11 +146,18 @@ def test_whatever_the_rows_are_there_is_a_model(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*LEARNERS][:-1])
 def test_columns_without_bounds_or_categories_are_refused(name: str) -> None:
-    learner, delta = LEARNERS[name], 0.0 if name in PURE else 1e-6
-    for missing in (learner.features[0], learner.target):
-        table = dp.dataset("people", columns={**COLUMNS, missing: None})
-        with pytest.raises(dp.DeclarationError, match=missing):
-            table.solve(learner, epsilon=1.0, delta=delta)
+    """And so is a target of one category; nothing is spent, and a session goes on."""
+    learner = LEARNERS[name]
+    odd: dict[str, Any] = dict.fromkeys((learner.features[0], learner.target))
+    if isinstance(COLUMNS[learner.target], list):
+        odd |= {f"{learner.target} of one": ["only"]}
+    with dp.Session(budget=dp.Budget(2.0, 1e-5), seed=1, people=rows(40)) as session:
+        for column, declared in odd.items():
+            changed = {column.split()[0]: declared}
+            table = dp.dataset("people", columns={**COLUMNS, **changed})
+            with pytest.raises(dp.DeclarationError, match=column.split()[0]):
+                session.run(made(table, name))
+        assert session.epsilon == 0
 
 
 ESTIMATORS = {
@@ -142,6 +174,16 @@ ESTIMATORS = {
     "svc": PrivateLinearSVC(bounds=(-1, 1), classes=[0, 1], random_state=0, options={"steps": 9}),
     "additive": PrivateAdditiveClassifier(
         bounds=(-1, 1), classes=[0, 1], random_state=0, options={"steps": 3}
+    ),
+    "additive regressor": PrivateAdditiveRegressor(
+        bounds=(-1, 1), bounds_y=(0, 1), random_state=0, options={"steps": 3}
+    ),
+    "margins": PrivateMarginClassifier(
+        bounds=(-1, 1), classes=[0, 1], random_state=0, options={"rounds": 2}
+    ),
+    "auto": PrivateLogisticRegression(bounds=(-1, 1), classes=[0, 1], random_state=0),
+    "auto, few rows": PrivateLogisticRegression(
+        0.1, bounds=(-1, 1), classes=[0, 1], rows=40, random_state=0
     ),
     "learned bounds": PrivateRidge(bounds="private", bounds_y=(0, 1), random_state=0),
 }
@@ -161,3 +203,23 @@ def test_an_estimator_fits_what_is_no_data(name: str) -> None:
         model = ESTIMATORS[name].__class__(**ESTIMATORS[name].get_params()).fit(features, y)
         assert model.certificate_.epsilon <= 1
         assert np.isfinite(np.asarray(model.predict(X), dtype=float)).all()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_what_was_not_declared_is_refused_by_an_estimator(name: str) -> None:
+    """Bounds are not assumed; a label that is none of the classes is an error before the fit."""
+    X, y = np.random.default_rng(0).uniform(-1, 1, (40, 3)), np.arange(40) % 2
+    kind, given = ESTIMATORS[name].__class__, ESTIMATORS[name].get_params()
+    for part in {"bounds", "bounds_y"} & set(given):
+        with pytest.raises(ValueError, match=part):
+            kind(**{**given, part: None}).fit(X, y)
+    for features, labels in ((X[:0], y[:0]), (X, y[:5])):
+        with pytest.raises(ValueError, match="sample"):
+            kind(**given).fit(features, labels)
+    if "classes" in given:
+        model = kind(**given)
+        with pytest.raises(ValueError, match="classes"):
+            model.fit(X, y.astype(str))
+        with pytest.raises(ValueError, match="two different"):
+            kind(**{**given, "classes": [1]}).fit(X, y)
+        assert not hasattr(model, "certificate_")

@@ -137,13 +137,12 @@ def test_the_number_of_rows_costs_a_hundredth() -> None:
     for noise, power, delta in (("norm", 1, 0.0), ("gaussian", 2, 1e-6)):
         learned = table().solve(dp.OutputPerturbation(NAMES, "sign", noise=noise))
         plan = dp.Pipeline(m=learned).calibrate(epsilon=1.0, delta=delta)
-        text = plan.to_document()
-        scales = [
-            next(v for k, v in node["mechanism"].items() if k in ("scale", "sigma"))
-            for node in text["nodes"]
-            if "mechanism" in node
-        ]
-        count, coefficients = max(scales), min(scales)
+        scales = {}
+        for node in plan.structure:
+            mechanism = getattr(node.handle.operation, "mechanism", None)
+            scale = getattr(mechanism, "sigma", getattr(mechanism, "scale", None))
+            scales[node.name.split(".")[-1]] = scale
+        count, coefficients = scales["number_of_rows"], scales["coefficients"]
         shares = (1 / count) ** power, (1.002 / coefficients) ** power  # sensitivities 1 and L
         assert shares[0] / sum(shares) == pytest.approx(0.01, rel=2e-3)
 

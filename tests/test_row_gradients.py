@@ -271,12 +271,14 @@ def test_released_parameters_may_have_any_value():
         plan = dp.Pipeline(
             a=rows.sum(clip=dp.public(odd)).release(Bare()),
             b=rows.short(dp.public(odd)).release(Bare()),
+            e=rows.short_less_long(dp.public(odd)).release(Bare()),
             c=rows.squares(clip=1.0).release(Bare()),
             d=rows.squares(clip=dp.public(odd)).release(Bare()),
         )
         released = plan.simulate(seed=0, t=data)
         assert np.isfinite(released["a"]).all()
         assert np.linalg.norm(released["a"]) <= 2 + 1e-6
+        assert released["e"] == 2 * released["b"] - 2  # each row is either short or not
         assert 0 <= released["c"] <= 2
         assert 0 <= released["d"] <= 2
 

@@ -34,6 +34,7 @@ from adaptive_dp.queries.bins import (
     BinPairs,
     BinsOf,
     FeatureGradient,
+    ShallowLessSteep,
     ShallowRows,
 )
 from adaptive_dp.queries.candidate_losses import CandidateLosses
@@ -255,19 +256,32 @@ def by_classes(scores):
     return ask
 
 
-def shallow(scores):
+def shallow(scores, kind=ShallowRows):
     """Return how many rows of classes have small slopes at scores by cell."""
 
     def ask(t):
         columns = {name: t.domain.find(name) for name in ["x", "f", "c"]}
         rows = Private(BinsOf(["x", "f"], "c", "class", columns), (t,))
         at = np.resize(np.asarray(scores, dtype=float), rows.domain.cells * 3)
-        query = ShallowRows("Multinomial(classes=3)", 0.8)
+        query = kind("Multinomial(classes=3)", 0.8)
         return PrivateQuery(query, (rows, dp.public(at.tolist())))
 
     return ask
 
 
+def signs(theta):
+    """Return how many rows of classes have short gradients, less all others."""
+
+    def ask(t):
+        rows = t.examples(["x"], "c", labels="class", norm=1.0)
+        at = dp.public([*theta, *[0.0] * 4])
+        gradients = rows.gradients(dp.Multinomial(3), at=at)
+        return gradients.short_less_long(dp.public(0.6))
+
+    return ask
+
+
+SIGNED = [plain(x=x, c=c) for x in (-1.0, 3.0, NAN, 50.0) for c in ("A", "B", "C", "elsewhere")]
 WITH_GAPS = [*with_y(D2), *with_y(D2[:2], (NAN,))]
 
 BINNED = [
@@ -460,6 +474,13 @@ QUERIES = {
     ),
     "counts by cell": (by_bin("y", None, None), BINNED, (2, INF), []),
     "rows of small slopes": (shallow([9.0, -3.0, 0.5, -8.0, 1.0]), BINNED, NORMS, []),
+    "less all others": (
+        shallow([9.0, -3.0, 0.5, -8.0, 1.0], ShallowLessSteep),
+        BINNED,
+        NORMS,
+        [],
+    ),
+    "short gradients less long ones": (signs([0.5, -2.0]), SIGNED, NORMS, []),
     "gradient by bin": (by_bin("y", "Squared()", [0.3, -2.0, 1.0]), BINNED, (), []),
     **{
         f"gradient by bin over {scale:g}": (

@@ -40,7 +40,10 @@ from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.learning.base import (
+    CHECK_CLASSES,
+    CHECK_COUNT,
     SHALLOW,
+    STEEP,
     Array,
     ColumnLearner,
     LearnerBudget,
@@ -59,6 +62,7 @@ from adaptive_dp.queries.bins import (
     BinGradient,
     BinPairs,
     BinsOf,
+    ShallowLessSteep,
     ShallowRows,
     bin_sizes,
     cell_edges,
@@ -881,7 +885,57 @@ def _shape(document: Any, scores: Array, rows: Array, steps: NDArray[np.int64]) 
     }
 
 
-def better_of_both(model: dict[str, Any], right: float, counts: Any, sigma: float) -> Any:
+def checked_shapes(
+    model: Released[dict[str, Any]],
+    rows: Private[Any],
+    loss: Loss,
+    scores: Released[Any],
+    table: Table,
+    target: str,
+    share: float,
+    release: Callable[[PrivateQuery[Any], float, str], Released[Any]],
+) -> Released[Any]:
+    """Return the model, or the most frequent class where it knows no more.
+
+    As of linear models (`adaptive_dp.learning.base.checked_classes`), on rows by cells.
+
+    Parameters
+    ----------
+    model, rows, loss, scores
+        The model, its rows, the loss of classes, and the released scores by cell.
+    table, target
+        The rows as they are, and their classes.
+    share
+        Of mu^2, for all that is released.
+    release
+        A function of a query, a share and a name.
+    """
+    # cells' scores scaled up: a row's slope then says whether its class is the predicted one
+    learned = post(steep, scores)
+    number: tuple[Released[Any], ...] = ()
+    if loss.outputs == 1:
+        signs = ShallowLessSteep(loss, SHALLOW)
+        part = 1 - CHECK_CLASSES - CHECK_COUNT
+        right = release(PrivateQuery(signs, (rows, learned)), part * share, "right")
+        # scores that predict the second class for every row: the first cell is the intercept
+        second = public([STEEP, *[0.0] * (rows.domain.cells - 1)])
+        by_sign: PrivateQuery[Any] = PrivateQuery(signs, (rows, second))
+        counts = release(by_sign, CHECK_CLASSES * share, "classes")
+        number = (release(table.count(), CHECK_COUNT * share, "rows"),)
+    else:
+        shallow: PrivateQuery[Any] = PrivateQuery(ShallowRows(loss, SHALLOW), (rows, learned))
+        right = release(shallow, (1 - CHECK_CLASSES) * share, "right")
+        counts = release(table[target].histogram(), CHECK_CLASSES * share, "classes")
+    return post(better_of_both, model, right, counts, parameter(counts, "sigma"), *number)
+
+
+def better_of_both(
+    model: dict[str, Any],
+    right: float,
+    counts: Any,
+    sigma: float,
+    rows: float | None = None,
+) -> Any:
     """Return the model, or one that predicts the most frequent class for every row.
 
     Of the latter the intercept is the classes' log odds, and the shapes are so flat that no row's
@@ -891,10 +945,10 @@ def better_of_both(model: dict[str, Any], right: float, counts: Any, sigma: floa
     ----------
     model
         As `shape_functions` returns it.
-    right, counts, sigma
+    right, counts, sigma, rows
         As of `odds_of_classes`.
     """
-    constant = odds_of_classes(right, counts, sigma, len(model["shapes"]))
+    constant = odds_of_classes(right, counts, sigma, len(model["shapes"]), rows)
     if constant is None:
         return model
     log_odds, gap = constant
@@ -969,9 +1023,9 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
        intercept: sums of the rows' slopes, clipped to `clip`. Of a number, residuals are clipped to
        a multiple of their size, which the sum of their clipped squares, released with them,
        follows from step to step (`BinGradient`);
-    4. of classes, the rows whose class the scores predict, and the rows by class: where the first
-       are not more than the most frequent class has, that class is the answer (`check_share` of
-       mu^2, of which the others share the rest);
+    4. of classes, how many rows have the class that the scores predict, and how many each class:
+       where the first are not more than the most frequent class has, that class is the answer
+       (`check_share` of mu^2, of which the others share the rest);
     5. where there are pairs, with 15 % of that, before 4.: which pairs of features have the most
        left in them, by the exponential mechanism on what the sums of slopes in a table of 5 x 5
        groups of their bins add up to (`BinGains`); the rows by cell of a table of 9 x 9 groups of
@@ -1164,13 +1218,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             rows, learned = both.rows, both.learned
         if not check:
             return model
-        # cells' scores scaled up: a row's slope then says whether its class is the predicted one
-        asked: PrivateQuery[Any] = PrivateQuery(
-            ShallowRows(loss, SHALLOW), (rows, post(steep, learned))
-        )
-        right = release(asked, check / 2, "right")
-        by_class = release(table[self.target].histogram(), check / 2, "classes")
-        return post(better_of_both, model, right, by_class, parameter(by_class, "sigma"))
+        return checked_shapes(model, rows, loss, learned, table, self.target, check, release)
 
     def _pairs(self, table: Table, budget: LearnerBudget | None, classes: int) -> int:
         """Return the number of pairs: that which was asked for, or by `paired`."""

@@ -57,8 +57,9 @@ Model = Coefficients | dict[str, Coefficients]
 """Coefficients of one score, or of several classes, by class."""
 
 Array = NDArray[np.float64]
-Releases = Callable[[PrivateQuery[Any], str], tuple[Released[Any], Released[float]]]
-"""A function that releases a query under a name: the value, and its noise's deviation."""
+Releases = Callable[[PrivateQuery[Any], str, float], tuple[Released[Any], Released[float]]]
+"""A function that releases a query under a name, with a part of a share of a budget: the value, and
+its noise's deviation."""
 
 M = TypeVar("M")
 L = TypeVar("L", bound=Loss | Network)
@@ -921,19 +922,24 @@ def _scales(table: Table, features: Sequence[str]) -> list[tuple[str, float, flo
 
 
 # -----------------------------------------------------------------------------
-# Never worse than the most frequent class: a model is checked by two releases of its own rows.
+# Never worse than the most frequent class: a model is checked by releases of its own rows.
 
 CHECK = 0.1
 """The share of mu^2 that the check costs where the budget is not known."""
 
-CHECK_MOST = 0.5
-"""The largest share of mu^2 that it costs of two classes; of more, whose most frequent one is less
-often right, it is `CHECK`."""
-
 CHECK_ROWS = 25.0
-"""The noise of the check's counts, in rows, where that costs less than `CHECK_MOST`."""
+"""The noise of numbers of rows, in rows, where that costs less than 1 over the classes' number."""
 
-OPTIMISM = 0.25
+CHECK_SIGNS = 30.0
+"""The same of two classes, whose numbers tell twice as much (`ShortLessLong`)."""
+
+CHECK_COUNT = 0.06
+"""Of two classes the part of the check that the number of rows has."""
+
+CHECK_CLASSES = 0.6
+"""The part of the check that says which class is the most frequent."""
+
+OPTIMISM = 0.1
 """Of how many of ``sqrt(d n)`` rows a model is right because it was fitted to them."""
 
 STEEP = 1e4
@@ -944,19 +950,20 @@ SHALLOW = 0.4
 
 
 def check_share(budget: LearnerBudget | None, classes: int) -> float:
-    """Return the check's share of mu^2 for its two counts, by public numbers alone.
+    """Return the check's share of mu^2, by public numbers alone.
 
     The smaller the budget is, the more of it must tell whether anything was learned at all.
 
     Examples
     --------
     >>> [round(check_share(LearnerBudget(e, 1e-6), 2), 3) for e in (0.1, 1.0, 8.0)]
-    [0.5, 0.057, 0.001]
+    [0.5, 0.039, 0.001]
     """
     if budget is None or budget.delta == 0:
         return CHECK
-    mu = largest_mu(budget.epsilon, budget.delta)
-    return min(CHECK_MOST if classes == 2 else CHECK, 2 / (CHECK_ROWS * mu) ** 2)
+    noise = CHECK_SIGNS if classes == 2 else CHECK_ROWS
+    # the most frequent of k classes is right in one of k rows or more: of many it says little
+    return min(1 / classes, 2 / (noise * largest_mu(budget.epsilon, budget.delta)) ** 2)
 
 
 def checked_classes(
@@ -964,12 +971,17 @@ def checked_classes(
 ) -> Released[Any]:
     """Return parameters of log odds, or those of the most frequent class where they know no more.
 
-    Released are the number of rows by class, and how many rows have the class that the parameters
-    predict: of what follows from both, `better_of_both` makes the choice, which costs nothing more.
-    The second number is a count of short gradients: at parameters that are scaled up a row's slope
-    is near 0 where it is predicted rightly, and at least 1 where it is not, and rows have a norm of
-    at least 1, or the one that they are clipped to. That bears on accuracy alone: what is charged
-    is a count, whatever the parameters.
+    Of two classes are released the rows whose class the parameters predict less those of the other
+    (``"right"``), those of the second class less those of the first (``"classes"``), and the number
+    of rows. Each row adds 1 or -1 to the first two, so what is right more often than the most
+    frequent class is known twice as well as by numbers of rows. Of more classes they are the rows
+    whose class is predicted, and the rows by class. Of what follows from these `better_of_both`
+    makes the choice, which costs nothing more.
+
+    A class is the predicted one where the gradient is short: at parameters that are scaled up a
+    row's slope is near 0 where it is predicted rightly, and at least 1 where it is not, and rows
+    have a norm of at least 1, or the one that they are clipped to. That bears on accuracy alone:
+    what is charged are counts, whatever the parameters.
 
     Parameters
     ----------
@@ -978,16 +990,28 @@ def checked_classes(
     theta
         The parameters, for rows as they are.
     release
-        A function of a query and a name that releases it, and returns its noise too.
+        A function of a query, a name and a part of the check, that releases it, and returns its
+        noise too.
     """
     goal = problem.table.domain.find(target)
     assert isinstance(goal, Categories)
     count = len(goal.values)
     loss: Loss = Logistic() if count == 2 else Multinomial(count)
+    bound = public(SHALLOW * min(1.0, problem.radius))
     gradients = problem.rows.gradients(loss, at=post(steep, theta))
-    right, _ = release(gradients.short(public(SHALLOW * min(1.0, problem.radius))), "right")
-    counts, noise = release(problem.table[target].histogram(), "classes")
-    return post(better_of_both, theta, right, counts, noise, width=problem.width)
+    if count == 2:
+        part = 1 - CHECK_CLASSES - CHECK_COUNT
+        right, _ = release(gradients.short_less_long(bound), "right", part)
+        # parameters that predict the second class for every row
+        second = public([STEEP, *[0.0] * (problem.width - 1)])
+        signs = problem.rows.gradients(loss, at=second).short_less_long(bound)
+        counts, noise = release(signs, "classes", CHECK_CLASSES)
+        rows: tuple[Released[Any], ...] = (release(problem.table.count(), "rows", CHECK_COUNT)[0],)
+    else:
+        right, _ = release(gradients.short(bound), "right", 1 - CHECK_CLASSES)
+        counts, noise = release(problem.table[target].histogram(), "classes", CHECK_CLASSES)
+        rows = ()
+    return post(better_of_both, theta, right, counts, noise, *rows, width=problem.width)
 
 
 def steep(theta: Any) -> Array:
@@ -1017,7 +1041,7 @@ def expected_share(counts: Array, sigma: float) -> float:
 
 
 def odds_of_classes(
-    right: float, counts: Any, sigma: float, features: int
+    right: float, counts: Any, sigma: float, features: int, rows: float | None = None
 ) -> tuple[Array, float] | None:
     """Return None where a model is right more often than the most frequent class would be.
 
@@ -1036,19 +1060,38 @@ def odds_of_classes(
         The released numbers of rows by class, and their noise.
     features
         d.
+    rows
+        Where ``right`` and ``counts`` are not numbers of rows but differences of two: the released
+        number of rows (`checked_classes`).
     """
-    by_class = np.asarray(counts, dtype=np.float64)
+    by_class, noise = np.asarray(counts, dtype=np.float64), float(sigma)
+    if rows is not None:
+        # Of n rows in all a difference v is of (n + v) / 2 rows of one kind, with half its noise.
+        # The same n is in both numbers, so that its noise is in no comparison. `expected_share`
+        # reads two numbers of noise s, whose difference has that of sqrt(2) s.
+        more, odd = float(right), float(by_class)
+        n = max(float(rows), abs(odd), abs(more), 1.0)
+        by_class, right = np.array([n - odd, n + odd]) / 2, (n + more) / 2
+        noise /= math.sqrt(2)
     fitted = OPTIMISM * math.sqrt(features * max(float(by_class.sum()), 0.0))
-    if right - fitted > expected_share(by_class, sigma):
+    if right - fitted > expected_share(by_class, noise):
         return None
     # a count that noise explains is of as many rows as the noise
-    log_odds = np.log(np.maximum(by_class, max(sigma, 1.0)))
+    log_odds = np.log(np.maximum(by_class, max(noise, 1.0)))
     first, second = np.argsort(-by_class, kind="stable")[:2]
     log_odds[first] = max(log_odds[first], log_odds[second] + 0.01)
     return log_odds, float(log_odds[first] - log_odds[second])
 
 
-def better_of_both(theta: Any, right: float, counts: Any, sigma: float, *, width: int) -> Array:
+def better_of_both(
+    theta: Any,
+    right: float,
+    counts: Any,
+    sigma: float,
+    rows: float | None = None,
+    *,
+    width: int,
+) -> Array:
     """Return the parameters, or those that predict the most frequent class for every row.
 
     Of the latter the intercepts are the classes' log odds, and the other parameters so small that
@@ -1058,7 +1101,7 @@ def better_of_both(theta: Any, right: float, counts: Any, sigma: float, *, width
     ----------
     theta
         Parameters of one score or of k, the intercept's first, for features in [-1, 1].
-    right, counts, sigma
+    right, counts, sigma, rows
         As of `odds_of_classes`.
     width
         The number of parameters of a score.
@@ -1069,9 +1112,11 @@ def better_of_both(theta: Any, right: float, counts: Any, sigma: float, *, width
     [0.0, 3.0]
     >>> better_of_both([0.0, 3.0], 55.0, [40.0, 60.0], 1.0, width=2).round(2).tolist()
     [0.41, 0.2]
+    >>> better_of_both([0.0, 3.0], 10.0, 20.0, 1.0, 100.0, width=2).round(2).tolist()
+    [0.41, 0.2]
     """
     weights = np.nan_to_num(np.asarray(theta, dtype=np.float64)).reshape(-1, width)
-    constant = odds_of_classes(right, counts, sigma, width - 1)
+    constant = odds_of_classes(right, counts, sigma, width - 1, rows)
     if constant is None:
         return weights.reshape(-1)
     log_odds, gap = constant
@@ -1080,6 +1125,66 @@ def better_of_both(theta: Any, right: float, counts: Any, sigma: float, *, width
     most = float(np.linalg.norm(weights[:, 1:], axis=1).max()) * math.sqrt(max(width - 1, 1))
     slopes = weights[:, 1:] * min(1.0, 0.49 * gap / max(most, 1e-300))
     return np.column_stack([intercepts, slopes]).reshape(-1)
+
+
+def checked_parameters(
+    problem: Linear,
+    loss: Any,
+    target: str,
+    theta: Released[Any],
+    free: str,
+    budget: LearnerBudget | None,
+    *,
+    unit: float = 1.0,
+    pure: bool = False,
+) -> Released[Any]:
+    """Return parameters that are checked with free noise, as `checked_classes` does.
+
+    Only log odds are compared with those of the classes; the scores of other losses, and of
+    networks, stay as they are, and those of rows that weigh differently: to be right often is not
+    all of those.
+
+    Parameters
+    ----------
+    problem, loss, target, theta
+        The rows, what was minimized, the column of classes, and the parameters.
+    free
+        The name of the free noise.
+    budget
+        What the noise will be calibrated to.
+    unit
+        The noise of a release that costs what learning does, over its sensitivity.
+    pure
+        Whether noise is Laplace's, and epsilons add up.
+    """
+    if not isinstance(loss, Logistic | Multinomial):
+        return theta
+    goal = problem.table.domain.find(target)
+    assert isinstance(goal, Categories)
+    share = CHECK if pure else check_share(budget, len(goal.values))
+
+    def release(
+        query: PrivateQuery[Any], name: str, part: float
+    ) -> tuple[Released[Any], Released[float]]:
+        if pure:
+            moved = query_sensitivity(query, problem.table, 1)
+            scale = Free(free, weight=unit * moved * (1 - share) / share / part)
+            released = query.release(Laplace(scale=scale), name=name)
+            return released, post(deviation_of_laplace, parameter(released, "scale"))
+        odds = math.sqrt((1 - share) / (share * part)) * unit
+        released = query.release(Gaussian(sigma=Free(free, weight=odds)), name=name)
+        return released, parameter(released, "sigma")
+
+    return checked_classes(problem, target, theta, release)
+
+
+def deviation_of_laplace(scale: float) -> float:
+    """Return the standard deviation of Laplace noise.
+
+    >>> round(deviation_of_laplace(10.0), 3)
+    14.142
+    """
+    return math.sqrt(2) * float(scale)
 
 
 def penalized(inputs: Sequence[Any], drawn: Sequence[Any], **constants: Any) -> list[Any]:

@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from adaptive_dp.erm import Constants, Logistic, Loss, Multinomial, Network, Squared
+from adaptive_dp.erm import Constants, Loss, Network, Squared
 from adaptive_dp.graph.handles import (
     PrivateQuery,
     Released,
@@ -57,15 +57,12 @@ from adaptive_dp.learning.base import (
     WEIGHED,
     LearnerBudget,
     Linear,
-    check_share,
-    checked_classes,
     query_sensitivity,
 )
 from adaptive_dp.learning.boosted_ssp import mean_share, shrunk_mean
 from adaptive_dp.learning.networks import initial_network
 from adaptive_dp.learning.ssp import nonnegative_spectrum, spectral_edge
 from adaptive_dp.mechanisms.additive import Gaussian, largest_mu
-from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.table import Table
 
@@ -501,35 +498,6 @@ def step_size(loss: Loss | Network) -> float:
     if not 0 < limits.smoothness < math.inf:
         return 4.0
     return 2 / limits.smoothness * (2 if loss.outputs > 1 else 0.5 if limits.curvature > 0 else 1)
-
-
-def checked(
-    problem: Linear,
-    loss: Loss | Network,
-    settings: Descent,
-    target: str,
-    theta: Released[Any],
-    free: str,
-    budget: LearnerBudget | None,
-) -> Released[Any]:
-    """Return a descent's parameters, checked against the most frequent class (`checked_classes`).
-
-    Only log odds are compared with those of the classes; the scores of other losses, and of
-    networks, stay as they are.
-    """
-    if not isinstance(loss, Logistic | Multinomial):
-        return theta
-    # as of the number of rows, a half of the check's share for each of its counts
-    goal = problem.table.domain.find(target)
-    assert isinstance(goal, Categories)
-    share = check_share(budget, len(goal.values))
-    odds = math.sqrt((1 - share) / (share / 2)) * count_weight(settings)
-
-    def release(query: PrivateQuery[Any], name: str) -> tuple[Released[Any], Released[float]]:
-        released = query.release(Gaussian(sigma=Free(free, weight=odds)), name=name)
-        return released, parameter(released, "sigma")
-
-    return checked_classes(problem, target, theta, release)
 
 
 def released_row_count(

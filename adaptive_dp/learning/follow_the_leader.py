@@ -17,6 +17,7 @@ from adaptive_dp.learning.base import (
     ColumnLearner,
     LearnerBudget,
     Model,
+    checked_parameters,
     linear,
     within,
 )
@@ -40,7 +41,8 @@ class DPFTRL(ColumnLearner[Model]):
 
     Each unit goes into one of ``steps`` batches, which are read ``epochs`` times; the
     prefix sums of the batches' clipped gradients get noise that is correlated from round to round
-    (see `FollowTheLeader`). The number of rows is released first, with one per cent of the cost.
+    (see `FollowTheLeader`). The number of rows is released first, with one per cent of the cost,
+    and log odds are checked in the end, as those of `NoisyGradientDescent`.
 
     Its privacy rests on no sampling, so that it holds for data in their order, and where units are
     exchanged. Where epsilon is small and all rows can be read often, gradient descent on
@@ -127,7 +129,9 @@ class DPFTRL(ColumnLearner[Model]):
         step = post(step_size, batch, noise, **own)
         query = problem.rows.stream(self.loss, clip=norm)
         parameters = query.release(mechanism, given=[step], name="training")
-        return problem.model(post(mean_parameters, parameters))
+        theta = post(mean_parameters, parameters)
+        theta = checked_parameters(problem, self.loss, self.target, theta, self.free, budget)
+        return problem.model(theta)
 
 
 def step_size(rows: float, sigma: float, *, learning_rate: float | None, square: float) -> float:

@@ -26,9 +26,9 @@ from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.learning.additive import (
     ABOVE_STEPS,
     BINS,
-    better_of_both,
     bins_of_cells,
     cell_scores,
+    checked_shapes,
     column_document,
     groups_of_rows,
     layout,
@@ -37,14 +37,12 @@ from adaptive_dp.learning.additive import (
     shape_functions,
 )
 from adaptive_dp.learning.base import (
-    SHALLOW,
     Array,
     ColumnLearner,
     LearnerBudget,
     check_share,
     query_sensitivity,
     required_budget,
-    steep,
     within,
 )
 from adaptive_dp.mechanisms.additive import Gaussian, checked
@@ -54,7 +52,6 @@ from adaptive_dp.queries.bins import (
     BinGains,
     BinsOf,
     FeatureGradient,
-    ShallowRows,
     bin_sizes,
 )
 from adaptive_dp.queries.domains import Categories, Interval
@@ -433,15 +430,9 @@ class MarginBoosting(ColumnLearner[dict[str, Any]]):
                 goal=[0.0, 1.0],
                 **grid,
             )
-            # cells' scores scaled up: a row's slope then says if its class is the predicted one
-            learned = post(steep, post(cell_scores, post(mean_state, state), bins, start, **grid))
-            shallow: PrivateQuery[Any] = PrivateQuery(
-                ShallowRows(Logistic(), SHALLOW), (rows, learned)
-            )
-            right = release(shallow, check / 2, "right")
-            by_class = release(table[self.target].histogram(), check / 2, "classes")
-            checked_model = post(
-                better_of_both, shaped, right, by_class, parameter(by_class, "sigma")
+            learned = post(cell_scores, post(mean_state, state), bins, start, **grid)
+            checked_model = checked_shapes(
+                shaped, rows, Logistic(), learned, table, self.target, check, release
             )
             return post(with_steps, checked_model, state)
 

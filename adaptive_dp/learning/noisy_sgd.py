@@ -15,10 +15,11 @@ from adaptive_dp.learning.base import (
     LearnerBudget,
     Model,
     WeightedLearner,
+    checked_parameters,
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Clipping, Descent, checked, class_noise, descend
+from adaptive_dp.learning.descent import Clipping, Descent, class_noise, count_weight, descend
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
@@ -136,6 +137,8 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
         weights = self.weights(table, class_noise(table, settings, self.free))
         problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
         theta = descend(problem, loss, settings, self.free, target=self.target, budget=budget)
-        theta = checked(problem, loss, settings, self.target, theta, self.free, budget)
+        theta = checked_parameters(
+            problem, loss, self.target, theta, self.free, budget, unit=count_weight(settings)
+        )
         # a linear model's parameters go back to data units, a network's stay as they are
         return learned_model(problem, loss, theta)

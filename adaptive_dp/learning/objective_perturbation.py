@@ -163,19 +163,21 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         if not self._is_checked:
             return problem.model(theta)
 
-        def release(query: PrivateQuery[Any], name: str) -> tuple[Released[Any], Released[float]]:
-            # a half of the check's share for each of its two counts
+        def release(
+            query: PrivateQuery[Any], name: str, part: float
+        ) -> tuple[Released[Any], Released[float]]:
             if budget is not None and budget.delta == 0:
-                scale = query_sensitivity(query, table, 1) / (check / 2)
+                # epsilons add up; 1e-12 covers their rounding
+                scale = query_sensitivity(query, table, 1) / (check * part) * (1 + 1e-12)
                 released = query.release(Laplace(scale=scale), name=name)
                 return released, public(math.sqrt(2) * scale)
-            weight = math.sqrt((1 - CHECK) / (CHECK / 2)) if budget is None else 1.0
+            weight = math.sqrt((1 - CHECK) / (CHECK * part)) if budget is None else 1.0
             noise = gaussian_noise(
                 query,
                 table,
                 check or None,
                 free=self.free,
-                share=0.5 if check else 1.0,
+                share=part if check else 1.0,
                 weight=weight,
             )
             released = query.release(noise, name=name)

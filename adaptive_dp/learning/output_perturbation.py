@@ -30,6 +30,7 @@ from adaptive_dp.learning.base import (
     Linear,
     Model,
     WeightedLearner,
+    checked_parameters,
     linear,
     optional_budget,
     penalized,
@@ -62,8 +63,9 @@ class OutputPerturbation(WeightedLearner[Model]):
     truncated: cut off at a ball it would reveal on which side the minimizer was. Projection onto
     the ball comes afterwards.
 
-    Nearly always `NoisyGradientDescent` is more accurate. This is for problems without another
-    private learner: tilted and adversarial risks, games, a user's optimizer, delta = 0.
+    Log odds without a tilt, an adversary, a radius or an optimizer are checked in the end, as those
+    of `NoisyGradientDescent`, which nearly always is more accurate. This is for problems without
+    another private learner: tilted and adversarial risks, games, a user's optimizer, delta = 0.
 
     Parameters
     ----------
@@ -210,10 +212,14 @@ class OutputPerturbation(WeightedLearner[Model]):
         # with a released ridge the query's value is ridge times the minimizer: `divide_by_ridge`
         if isinstance(ridge, Released):
             theta = post(divide_by_ridge, theta, ridge)
-        return problem.model(
+        if radius is not None:
             # projection is post-processing: truncated noise would not be that of the proof
-            theta if radius is None else post(project_onto_ball, theta, radius=radius)
-        )
+            return problem.model(post(project_onto_ball, theta, radius=radius))
+        if extensions == (None,) * 3:
+            pure = self.noise == "norm"
+            own = problem, loss, self.target, theta, self.free, budget
+            theta = checked_parameters(*own, pure=pure)
+        return problem.model(theta)
 
     def _played(self, table: Table, game: Game) -> Released[Model]:
         """Return the model of a game: its learner's coefficients."""

@@ -20,6 +20,7 @@ from adaptive_dp.learning.base import (
     LearnerBudget,
     Linear,
     Model,
+    checked_parameters,
     linear,
     within,
 )
@@ -48,7 +49,8 @@ class PhasedERM(ColumnLearner[Model]):
     of rows is released first, with one per cent of the cost.
 
     Steps are those of the smoothness of the loss; a phase ends at the mean of its iterates, of
-    which the t-th has weight t. Privacy holds for any steps.
+    which the t-th has weight t. Privacy holds for any steps. Log odds are checked in the end, as
+    those of `NoisyGradientDescent`.
 
     Parameters
     ----------
@@ -130,7 +132,9 @@ class PhasedERM(ColumnLearner[Model]):
         # the phases' rows are disjoint: a unit is in one of them, and the costs do not add up
         for i, part in enumerate(problem.rows.phases(phase_shares(self.phases))):
             centre = self._phase(problem, part, i, centre, rows, eta)
-        return problem.model(centre)
+        # the most expensive phase costs what one release at the free noise does
+        checked = checked_parameters(problem, self.loss, self.target, centre, self.free, budget)
+        return problem.model(checked)
 
     def _phase(
         self,

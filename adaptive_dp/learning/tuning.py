@@ -146,8 +146,10 @@ class PredictionErrors(SumOverRows):
             if isinstance(goal, Categories):
                 truth = category_index(data[self.target], goal.values)
                 places = scores.argmax(axis=1) if scores.ndim == 2 else scores > 0
-                known = ~np.isnan(scores.reshape(len(truth), -1)).any(axis=1)
-                wrong = (places.astype(np.int64) != truth) | ~known
+                # by the scores' own shape, since there may be no row
+                unknown: Any = np.isnan(scores)
+                unknown = unknown.any(axis=1) if scores.ndim == 2 else unknown
+                wrong = (places.astype(np.int64) != truth) | unknown
                 return np.array([wrong.sum()], dtype=np.int64)
             assert isinstance(goal, Interval)
             half = goal.upper / 2 - goal.lower / 2

@@ -909,3 +909,30 @@ class ShallowRows(Query):
         loss = losses.read_any(self.loss)
         given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
         return float(rows.shallow(loss, given, self.bound))
+
+
+@frozen
+class ShallowLessSteep(ShallowRows):
+    """The number of rows whose slopes have a norm of at most a bound, less that of all others.
+
+    *Sensitivity*. Each row adds 1 or -1. So a unit that appears or vanishes moves it by at most its
+    number of rows; one that is exchanged, by that of both data sets together.
+    """
+
+    kind: ClassVar[str] = "shallow_less_steep"
+
+    def label(self) -> str:
+        """Return the query."""
+        return "rows of small slopes less all others"
+
+    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
+        """Return the rows of a unit in both data sets together (one number: any norm)."""
+        return float(change.both)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the difference."""
+        rows, scores = inputs
+        loss = losses.read_any(self.loss)
+        given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
+        shallow = rows.shallow(loss, given, self.bound)
+        return float(2 * shallow - rows.shallow(loss, given, math.inf))

@@ -798,6 +798,34 @@ class ShortGradients(Query):
         return float(inputs[0].short(released_bound(inputs[1])))
 
 
+@frozen
+class ShortLessLong(ShortGradients):
+    """The number of rows whose gradient has at most a released norm, less that of all others.
+
+    It tells as much as a number of short gradients with half of the noise would, the number of rows
+    being known: what is not short is long.
+
+    *Sensitivity*. Each row adds 1 or -1. So a unit that appears or vanishes moves it by at most its
+    number of rows; one that is exchanged, by that of both data sets together.
+    """
+
+    kind: ClassVar[str] = "short_less_long"
+
+    def label(self) -> str:
+        """Return the query."""
+        return "short gradients less long ones"
+
+    def sensitivity(self, domain: GradientsDomain, change: Change, norm: float) -> float:
+        """Return the rows of a unit in both data sets together (one number: any norm)."""
+        return float(change.both)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the difference."""
+        # a norm that is no number is neither short nor long
+        short = inputs[0].short(released_bound(inputs[1]))
+        return float(2 * short - inputs[0].short(math.inf))
+
+
 def released_bound(value: Any) -> float:
     """Return a released bound clamped to [1e-100, 1e100]; noise may make it NaN or negative."""
     bound = float(np.asarray(value, dtype=np.float64).reshape(-1)[0])

@@ -36,6 +36,7 @@ from adaptive_dp.queries.gradients import (
     NetworkGradients,
     RowGradients,
     ShortGradients,
+    ShortLessLong,
     SquaredNorms,
     TotalLoss,
 )
@@ -454,6 +455,25 @@ class Gradients(Private[Any]):
         <certificate epsilon=0.500001 delta=0 by basic>
         """
         return PrivateQuery(ShortGradients(), (self, open_handle("short: bound", bound)))
+
+    def short_less_long(self, bound: Released[float]) -> PrivateQuery[float]:
+        """Return the number of gradients with a norm of at most ``bound``, less all others'.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> gradients = rows.gradients(dp.Logistic(), at=dp.public([1e4, 0.0]))
+        >>> excess = gradients.short_less_long(dp.public(0.4)).release(dp.Laplace(scale=2))
+        >>> plan = dp.Pipeline(excess=excess)
+        >>> plan.certify()
+        <certificate epsilon=0.500001 delta=0 by basic>
+        >>> rows = {"age": [30.0] * 400, "ill": ["yes"] * 300 + ["no"] * 100}
+        >>> abs(plan.simulate(seed=1, people=rows)["excess"] - 200) < 50
+        True
+        """
+        return PrivateQuery(ShortLessLong(), (self, open_handle("short_less_long: bound", bound)))
 
     def squares(self, *, clip: float | Released[float]) -> PrivateQuery[float]:
         """Return the sum of the gradients' squared norms over ``clip^2``, each at most 1.
