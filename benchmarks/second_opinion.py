@@ -174,7 +174,7 @@ LOSSES: dict[str, Callable[[Rng], own.PrivacyLoss]] = {
     "Laplace": lambda r: own.Laplace(_log(r, 1e-3, 8)),
     "LaplaceNoisyMax": lambda r: losses.LaplaceNoisyMax(_size(r)),
     "ObjectivePerturbation": lambda r: losses.ObjectivePerturbation(
-        _size(r), float(r.uniform(0, 1)), int(r.integers(1, 4))
+        _size(r), float(r.uniform(0, 1)), int(r.integers(1, 4)), 0.0, int(r.integers(1, 5))
     ),
     "PermuteAndFlip": lambda r: losses.PermuteAndFlip(_size(r)),
     "PoissonSelection": lambda r: losses.PoissonSelection(_noise(r), _log(r, 1, 50)),
