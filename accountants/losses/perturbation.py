@@ -42,9 +42,8 @@ moments are largest where all u_i are one. The sum is the largest of ``|v'b|``,
 The softmax of k classes
 ------------------------
 A row's loss is the cross-entropy of the scores ``W x``, ``|x| <= 1``: of gradient ``g x'``,
-``g = p - e_y``, p in the simplex, and Hessian ``A (x) x x'``, ``A = diag p - p p'``. B is a matrix of
-independent N(0, sigma^2), the ridge is of all of W. Put ``m = 1 / sigma``, ``mu = sqrt 2 m``, and
-``s = 1 - |p|^2``, the trace of A, at most ``1 - 1/k``.
+``g = p - e_y``, p in the simplex, and Hessian ``A (x) x x'``, ``A = diag p - p p'``. B is a matrix
+of independent N(0, sigma^2), and all of W has the ridge. Put ``m = 1 / sigma``, ``mu = sqrt 2 m``.
 
 *The determinant.* With ``v = |x|^2 tr A = |x|^2 (1 - |p|^2)``, at most ``1 - 1/k``: as
 ``A (x) x x' = U U'`` and ``H >= lam I`` without the row, det H grows by at most
@@ -56,16 +55,16 @@ at most ``D(v) = (k-1) log(1 + v / ((k-1) lam))``.
 
 ``t'r + |r|^2/2 + D = sum_j p_j X_j + D(v) - K v``, ``X_j = m |x| (t_j - t_y) + m^2 |x|^2``,
 
-with ``X_y = 0``, ``K = m^2/2 = mu^2/4``. An average is at most the largest, and X_j, convex in |x|, is
-at most 0 or its value at |x| = 1, which is N(mu^2/2, mu^2). So this is at most
-``c + max(0, max_j X_j)``, ``c = max_v D(v) - K v``: where p is a corner of the simplex, and the shift
-the whole mu, there is no curvature. For ``lam >= 4 / mu^2`` c is 0. A weight w below 1 takes w^2 off
-the shift but w off A: then c is the largest D, without K.
+with ``X_y = 0``, ``K = m^2/2 = mu^2/4``. An average is at most the largest, and X_j, convex in
+``|x|``, is at most 0 or its value at ``|x| = 1``, of N(mu^2/2, mu^2). So this is at most
+``c + max(0, max_j X_j)``, ``c = max_v D(v) - K v``: where p is a corner of the simplex, and the
+shift is the whole mu, there is no curvature. For ``lam >= 4 / mu^2`` c is 0. A row's weight below 1
+multiplies A once and ``|r|^2`` twice: then c is the largest D, without K.
 
 *D against D'.* That is the log-ratio, under the law of B: the hockey-stick is at most
 ``E max_j (1 - e^{eps - c - X_j})_+ <= (k-1) G(eps - c; mu)``, eps >= c, j other than y.
 
-*D' against D.* The log-ratio is ``-t'r + |r|^2/2 - log det``, now t + r is normal, and the
+*D' against D.* The log-ratio is ``-t'r + |r|^2/2 - log det``, now with t of D' normal, and the
 determinant costs nothing: at most ``(k-1) G(eps; mu)``, eps >= 0. That is nearly attained: without
 other rows, as lam goes to 0, the class of the least t has all of p. (y tells the slope's sign, so
 no absolute value is paid for.)
@@ -73,9 +72,9 @@ no absolute value is paid for.)
 *Several rows.* Of n rows the shift is ``S = sum +-m g_i x_i'``. Put ``M = n mu``. By Cauchy and
 Schwarz ``|S|^2/2 <= (n m^2/2) sum |x_i|^2 |g_i|^2 <= M^2/2 - (n m^2/2) sum v_i``, and ``<S, B>`` is
 at most ``mu sum_i Y_i``, Y_i the largest of 0 and k - 1 normals. So with ``K = M^2 / (4 n)`` and c
-the sum over the rows that D alone has, the log-ratio is at most ``c + M^2/2 + (M/n) sum_i Y_i``, and
-as ``P(sum_i Y_i > n z) <= n (k-1) P(Z > z)`` the hockey-stick at most ``n (k-1) G(eps - c; M)``, from
-``c + M^2/2`` on.
+the sum over the rows that D alone has, the log-ratio is at most ``c + M^2/2 + (M/n) sum_i Y_i``.
+As ``P(sum_i Y_i > n z) <= n (k-1) P(Z > z)``, the hockey-stick is at most
+``n (k-1) G(eps - c; M)``, from ``c + M^2/2`` on.
 
 An approximate minimum
 ----------------------
