@@ -84,10 +84,11 @@ class ObjectivePerturbation(WeightedLearner[Model]):
     ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, with rows divided by the largest norm that
     they can have. A tenth of epsilon pays for the determinant, which gives the ridge; next to
     nothing, or a hundredth where ``delta=0`` asks for pure epsilon, for stopping the search; the
-    rest is noise. Labels of more than two classes are learned one against the rest: each of the
-    models reads every row, and the budget covers them all. Of the logistic loss a part of it pays
-    for a check: where the model is not right more often than the most frequent class, that is the
-    answer (`adaptive_dp.learning.base.checked_classes`).
+    rest is noise. Of more than two classes the logistic loss is that of a softmax, one model of all
+    classes. By other losses each class is learned against the rest: each of the models reads every
+    row, and the budget covers them all. Of the logistic loss a part of the budget pays for a check:
+    where the model is not right more often than the most frequent class, that is the answer
+    (`adaptive_dp.learning.base.checked_classes`).
 
     A ridge that is given is used where it leaves epsilon for noise; else it is raised until
     half of epsilon is left, as the plan shows.
@@ -99,11 +100,12 @@ class ObjectivePerturbation(WeightedLearner[Model]):
     target
         A column of categories for losses of classes, with bounds for losses of numbers.
     loss
-        A convex loss of one score with bounded first and second derivatives: `Logistic`,
-        `SmoothedHinge` or `HuberHinge` of classes, `Huber` of numbers, or one of your own with
-        `Loss.precise`. Squared and Poisson losses have no bounded slope, and the theorem takes no
-        bound on the coefficients, which would bound it: they go on in a straight line for
-        predictions beyond the target's bounds (`erm.Extended`, whose reach may be given).
+        A convex loss of one score with bounded first and second derivatives: `Logistic` (of several
+        classes `Multinomial`), `SmoothedHinge` or `HuberHinge` of classes, `Huber` of numbers, or
+        one of your own with `Loss.precise`. Squared and Poisson losses have no bounded slope, and
+        the theorem takes no bound on the coefficients, which would bound it: they go on in a
+        straight line for predictions beyond the target's bounds (`erm.Extended`, whose reach may
+        be given).
     ridge
         For rows of norm at most 1; None to spend a tenth of epsilon on it, or less where the ridge
         would be too small for the noise.
@@ -151,7 +153,7 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         # several classes of log odds: one model of all; of other losses one for each against the
         # rest, so that their costs add up
         classes = len(problem.classes)
-        softmax = bool(classes) and isinstance(self.loss, Logistic)
+        softmax = bool(classes) and type(self.loss) is Logistic
         loss: Loss = Multinomial(classes) if softmax else self.loss
         count = 1 if softmax else classes or 1
         mechanism, check = self._mechanism(budget, change_at(table), count, problem.width, loss)
@@ -244,9 +246,7 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         model_epsilon = (epsilon - counted - check) / count * (1 - 1e-9)
         # what noise alone is for a budget without determinants; a softmax's delta is divided by the
         # number of other classes
-        one = deviation_of(
-            model_epsilon * (1 - RIDGE) * count, delta / logs, width * loss.outputs
-        )
+        one = deviation_of(model_epsilon * (1 - RIDGE) * count, delta / logs, width * loss.outputs)
         one *= change.both * limits.lipschitz
         # what such noise spares of a softmax's determinants (`accountants.losses.perturbation`)
         spared = change.both / (2 * one * one) if delta else model_epsilon / (4 * change.both)
@@ -256,6 +256,9 @@ class ObjectivePerturbation(WeightedLearner[Model]):
             # along a direction without rows parameters are the noise over the ridge: where epsilon
             # is large that ridge is too small for it, and a larger one costs less
             noise = one * (math.sqrt(count) if delta else count)
+            if loss.outputs > 1:
+                # what counts is the difference of two classes' scores
+                noise *= math.sqrt(2)
             ridge = max(ridge, min(noise / REACH, limits.smoothness))
         # delta = 0: a part of epsilon pays for the search for the minimizer
         search = SEARCH * model_epsilon if delta == 0 else 0.0
