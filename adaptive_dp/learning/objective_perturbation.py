@@ -24,7 +24,7 @@ from accountants import (
 )
 from accountants import Gaussian as GaussianLoss
 from accountants.numerics import down, up
-from adaptive_dp.erm import Extended, Logistic, Loss, Multinomial, Poisson, Squared, losses
+from adaptive_dp.erm import Extended, Logistic, Loss, Multinomial, Poisson, Squared
 from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post, public
@@ -244,14 +244,15 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         check = CHECK * epsilon if self._is_checked and delta == 0 else 0.0
         counted = self._counted * epsilon
         model_epsilon = (epsilon - counted - check) / count * (1 - 1e-9)
-        # what noise alone is for a budget without determinants; a softmax's delta is divided by the
-        # number of other classes
+        # the noise of a budget without determinants; a softmax's delta is divided by the number of
+        # other classes
         one = deviation_of(model_epsilon * (1 - RIDGE) * count, delta / logs, width * loss.outputs)
         one *= change.both * limits.lipschitz
         # what such noise spares of a softmax's determinants (`accountants.losses.perturbation`)
         spared = change.both / (2 * one * one) if delta else model_epsilon / (4 * change.both)
         # the ridge at which the determinants of all rows that may change cost RIDGE of epsilon
-        ridge = self.ridge or ridge_for(loss_name, RIDGE * model_epsilon / change.rows, spared)
+        cost = RIDGE * model_epsilon / change.rows
+        ridge = self.ridge or ridge_for(loss_name, curvature, cost, spared)
         if self.ridge is None:
             # along a direction without rows parameters are the noise over the ridge: where epsilon
             # is large that ridge is too small for it, and a larger one costs less
@@ -331,18 +332,19 @@ def deviation_of(epsilon: float, delta: float, width: int) -> float:
     return 1 / largest_mu(epsilon, delta) if delta else math.sqrt(width + 1) / epsilon
 
 
-def ridge_for(of: str, cost: float, spared: float) -> float:
+def ridge_for(of: str, curvature: float, cost: float, spared: float) -> float:
     """Return the ridge at which a row's determinant costs that much; a larger one costs less.
 
     Examples
     --------
-    >>> [round(ridge_for(of, 0.1, 0.01), 4) for of in ("Logistic()", "Multinomial(classes=10)")]
-    [2.3771, 8.2117]
+    >>> round(ridge_for("Logistic()", 0.25, 0.1, 0.0), 4)
+    2.3771
+    >>> round(ridge_for("Multinomial(classes=10)", 0.1, 0.1, 0.01), 4)
+    8.207
     """
     if softmax_classes(of) == 1:
-        # the determinants cost log(1 + smoothness / ridge), by det(B + a x x') / det(B) <= 1 + a /
-        # ridge
-        return losses.read(of).constants().smoothness / math.expm1(cost)
+        # det(B + a x x') / det(B) <= 1 + a / ridge, a the curvature
+        return curvature / math.expm1(cost)
     low, high = 1e-9, 1e12
     for _ in range(60):
         middle = math.sqrt(low * high)
