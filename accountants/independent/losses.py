@@ -1077,7 +1077,8 @@ def _objective(node: Node) -> Known:
 
     def softmax(epsilon: arb) -> arb:
         if epsilon >= c + margin + (m**2 / 2 if rows > 1 else 0):
-            return rows * others * gaussian_profile(m, epsilon - c)
+            every: arb = rows * others * gaussian_profile(m, epsilon - c)
+            return every
         return ONE
 
     def curve(order: arb) -> arb:
@@ -1089,7 +1090,8 @@ def _objective(node: Node) -> Known:
             logs = (1 + others * (grown - normal_above(-cut))).log()
             # a divergence at a higher order is no less: the accountants may use that, here not
             mean = arb(0) if rows == 1 else mu**2 / 2
-            return c + mean + logs / k + order * search**2 / 2
+            largest: arb = c + mean + logs / k + order * search**2 / 2
+            return largest
         sided = mu**2 / 2 + k * mu**2 / 2 + (2 * normal_above(-k * mu)).log() / k
         extra = order * search**2 / 2
         if rows > 1:
