@@ -267,6 +267,17 @@ def _little_noise(rng: Rng) -> own.Term:
     return own.Sampled(own.Spend(own.Gaussian(_log(rng, 25, 100))), _log(rng, 1e-6, 0.9))
 
 
+def _softmax(rng: Rng) -> own.Term:
+    """Return a softmax's objective perturbation, alone, repeated, beside another or of a group."""
+    loss = losses.ObjectivePerturbation(
+        _size(rng), float(rng.uniform(0, 1)), _count(rng, 3), 0.0, 1 + _count(rng, 30)
+    )
+    spend = own.Spend(loss)
+    beside = own.Spend(own.Gaussian(_log(rng, 0.01, 0.5)))
+    every = (spend, own.Repeated(spend, 3), own.Grouped(spend, 2), own.Sequential((spend, beside)))
+    return every[int(rng.integers(4))]
+
+
 TERMS: dict[str, Callable[[Rng], own.Term]] = {
     "Allocated": _allocated,
     "Grouped": lambda r: own.Grouped(_part(r), int(r.integers(1, 5))),
@@ -302,6 +313,7 @@ CLASSES: dict[str, tuple[float, Callable[[Rng], own.Term]]] = {
     "few sampled Gaussians": (0, _times(_sampled_gaussian, 64)),
     "many sampled Gaussians": (0, _times(_sampled_gaussian, 1e4)),
     "samples of little noise": (0, _times(_little_noise, 100)),
+    "softmax": (0, _softmax),
 }
 """What is drawn, and how often: nothing that mostly takes seconds, unless it is named."""
 

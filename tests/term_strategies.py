@@ -147,7 +147,12 @@ LOSSES: dict[str, Losses] = {
     "Laplace": sizes.map(families.Laplace),
     "LaplaceNoisyMax": sizes.map(families.LaplaceNoisyMax),
     "ObjectivePerturbation": st.builds(
-        families.ObjectivePerturbation, sizes, st.floats(0.0, 1.0), st.integers(1, 3)
+        families.ObjectivePerturbation,
+        sizes,
+        st.floats(0.0, 1.0),
+        st.integers(1, 3),
+        st.just(0.0),
+        st.integers(1, 4),
     ),
     "PermuteAndFlip": sizes.map(families.PermuteAndFlip),
     "PoissonSelection": st.builds(families.PoissonSelection, without_delta, st.floats(1.0, 50.0)),

@@ -17,6 +17,7 @@ import adaptive_dp as dp
 from accountants import ObjectivePerturbation as ObjectiveLoss
 from adaptive_dp.data import grid, make_examples
 from adaptive_dp.erm import Extended, Logistic
+from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.learning.objective_perturbation import split_epsilon
 from adaptive_dp.mechanisms import objective_perturbation as perturbed_minimum
 from adaptive_dp.mechanisms import objective_perturbation as primitive
@@ -135,6 +136,88 @@ def test_no_rows_at_all() -> None:
     )
 
 
+# --- the minimum of a softmax's objective
+
+
+def classes_made(n: int = 40, p: int = 3, k: int = 4, seed: int = 1, weighted: bool = False) -> Any:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, p))
+    x /= np.maximum(1, np.linalg.norm(x, axis=1))[:, None]
+    y = np.argmax(x @ rng.normal(size=(p, k)) * 6 + rng.gumbel(size=(n, k)), axis=1).astype(float)
+    y = np.stack([y, rng.uniform(size=n)], axis=1) if weighted else y
+    return make_examples(np.rint(x * 2.0**18).astype(np.float32), 2.0**-18, y, 1.25, np.arange(n))
+
+
+def softmax_problem(rows: Any, ridge: float, k: int = 4, seed: int = 2, size: float = 3.0) -> Any:
+    b = np.random.default_rng(seed).normal(size=rows.width * k) * size
+    loss: Any = dp.Multinomial(k)
+    loss = Weighted(loss) if rows.labels.ndim == 2 else loss
+    return Problem(rows, loss, ridge, [Fraction(float(v)) for v in b])
+
+
+def softmax_gradient(task: Problem, w: Any) -> Any:
+    """The exact gradient, in mpmath, class by class: shape (k, p)."""
+    with mp.workdps(60):
+        k, p, scale = task.loss.outputs, task.examples.width, mp.mpf(task.scale)
+        exact = [mp.mpf(v.numerator) / v.denominator for v in w]
+        w = [exact[j * p : (j + 1) * p] for j in range(k)]
+        b = [mp.mpf(v.numerator) / v.denominator for v in task.noise]
+        total = [[task.ridge * w[j][i] + b[j * p + i] for i in range(p)] for j in range(k)]
+        for steps, label in zip(task.examples.steps.tolist(), task.examples.labels, strict=True):
+            y, weight = (label, 1.0) if np.ndim(label) == 0 else label
+            x = [scale * int(s) for s in steps]
+            e = [mp.exp(mp.fdot(x, own)) for own in w]
+            for j in range(k):
+                slope = (e[j] / mp.fsum(e) - (1 if j == int(y) else 0)) * mp.mpf(float(weight))
+                total[j] = [t + slope * v for t, v in zip(total[j], x, strict=True)]
+        return total
+
+
+@pytest.mark.parametrize("ridge", [0.02, 0.3, 40.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_gradient_of_a_softmax_is_as_small_as_promised(ridge: float, weighted: bool) -> None:
+    for seed, tolerance in ((0, 1e-3), (1, 2.0**-24), (2, 1e-20)):
+        task = softmax_problem(classes_made(seed=seed, weighted=weighted), ridge, seed=seed)
+        found = softmax_gradient(task, minimizer(task, tolerance))
+        with mp.workdps(60):
+            assert mp.norm([v for row in found for v in row]) <= tolerance
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_gradient_of_a_softmax_says_how_far_off_it_is(weighted: bool) -> None:
+    task = softmax_problem(classes_made(60, 4, 5, weighted=weighted), 0.1, 5)
+    rng = np.random.default_rng(5)
+    for size in (0.1, 30.0, 1e4):
+        gradient = task.gradient(rng.normal(size=20) * size * task.scale)
+        at = [v / Fraction(task.scale) for v in gradient.point]
+        exact = [float(v) for row in softmax_gradient(task, at) for v in row]
+        off = math.sqrt(sum((e - s) ** 2 for e, s in zip(exact, gradient.value, strict=True)))
+        assert off <= gradient.error + 1e-15 * np.linalg.norm(gradient.value)
+        assert gradient.error < 1e-9
+        precise = task.precise_gradient(gradient.point)
+        np.testing.assert_allclose(precise.value, exact, rtol=1e-14)
+
+
+def test_the_minimum_of_a_softmax_is_scipys(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = classes_made(200)
+    task = softmax_problem(rows, 0.7)
+    x, y = rows.steps.astype(float) * task.scale, rows.labels.astype(int)
+    b = np.array([float(v) for v in task.noise])
+
+    def value(w: Any) -> float:
+        z = x @ w.reshape(4, 3).T
+        losses = np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]
+        return float(losses.sum() + 0.35 * w @ w + b @ w)
+
+    truth = minimize(value, np.zeros(12), tol=1e-12).x
+    assert [float(v) for v in minimizer(task, 1e-9)] == pytest.approx(truth, abs=1e-5)
+    # where no Newton step is taken at all, the steps that always decrease F do
+    monkeypatch.setattr(perturbed_minimum, "_line_search", lambda here, step, after: None)
+    few = softmax_problem(classes_made(12), 2.0)
+    found = softmax_gradient(few, minimizer(few, 1e-4))
+    assert mp.norm([v for row in found for v in row]) <= 1e-4
+
+
 # --- the noise
 
 
@@ -205,6 +288,63 @@ def test_a_pure_loss_holds_exactly_in_one_dimension() -> None:
         assert reached > 0.5 * shift
         every = max(float((logs[a] - logs[b]).max()) for a in rows[1:] for b in rows[1:])
         assert every <= 2 * shift + log
+
+
+def test_the_loss_of_a_softmax_is_that_of_its_theorem() -> None:
+    """The determinant is the largest over v, by brute force, of what the shift does not spare."""
+    v = np.linspace(0, 0.9, 1_000_001)
+    for sigma, ridge in [(0.2, 0.05), (1.0, 0.6), (6.0, 8.0), (0.2, 0.3)]:
+        sampler = dp.PerturbedObjective(sigma, ridge, 1000.0, "Multinomial(classes=10)")
+        light = dp.PerturbedObjective(
+            sigma, ridge, 1000.0, "Weighted(loss=Multinomial(classes=10))"
+        )
+        logs = 9 * np.log1p(v / (9 * ridge))
+        for changed, in_one in ((1, 1), (2, 1), (2, 2)):
+            loss = sampler.loss(changed, in_one)
+            assert isinstance(loss, ObjectiveLoss)
+            assert (loss.rows, loss.classes) == (changed, 10)
+            mu = changed * math.sqrt(2) / sigma
+            assert mu <= loss.mu_ <= mu * (1 + 1e-11)
+            c = in_one * (logs - mu**2 / (4 * changed) * v).max()
+            assert c <= loss.determinant <= c + 1e-9
+            # of rows with weights the shift spares nothing
+            whole = light.loss(changed, in_one)
+            assert isinstance(whole, ObjectiveLoss)
+            assert whole.determinant == pytest.approx(in_one * logs[-1])
+    assert sampler.loss(1, 1).determinant < 1e-24  # type: ignore[attr-defined]
+
+
+def test_a_pure_loss_of_a_softmax_holds_exactly() -> None:
+    """Of one feature and three classes, whose scores add up to 0, at points of a plane."""
+    axis = np.concatenate([-np.geomspace(1e-2, 80, 50)[::-1], np.geomspace(1e-2, 80, 50)])
+    theta = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    basis = np.linalg.qr(np.column_stack([np.ones(3), np.eye(3)[:, :2]]))[0][:, 1:]
+    for ridge, shift in [(0.05, 0.4), (0.05, 8.0), (0.6, 8.0), (5.0, 0.1)]:
+        logs = {}
+        rows = [None, *((x, y) for x in (-1.0, 0.7, 1.0) for y in range(3))]
+        for row in rows:
+            slope, second = ridge * theta, np.tile(ridge * np.eye(2), (len(theta), 1, 1))
+            for x, y in [(0.5, 1), (1.0, 2), *([row] if row else [])]:
+                z = theta @ basis.T * x
+                p = np.exp(z - z.max(axis=1, keepdims=True))
+                p /= p.sum(axis=1, keepdims=True)
+                inner = p @ basis
+                slope = slope + x * (inner - basis[y])
+                second += x * x * np.einsum("ni,ia,ib->nab", p, basis, basis)
+                second -= x * x * inner[:, :, None] * inner[:, None, :]
+            size = np.linalg.norm(slope, axis=1)
+            logs[row] = np.linalg.slogdet(second)[1] - shift / math.sqrt(2) * size
+        sampler = dp.PurePerturbedObjective(shift, ridge, 1e9, "Multinomial(classes=3)")
+        most = sampler.loss(1, 1).pure()
+        reached = max(float(np.abs(logs[a] - logs[None]).max()) for a in rows[1:])
+        assert 0.5 * shift < reached <= most
+        every = max(float((logs[a] - logs[b]).max()) for a in rows[1:] for b in rows[1:])
+        assert every <= sampler.loss(2, 1).pure()
+        # less than half of the determinant's largest is paid where the shift is large
+        if shift == 8 and ridge == 0.6:
+            assert most < shift + 0.05
+    light = dp.PurePerturbedObjective(8.0, 0.6, 1e9, "Weighted(loss=Multinomial(classes=3))")
+    assert light.loss(1, 1).pure() == pytest.approx(8 + 2 * math.log1p(1 / 1.8))
 
 
 @pytest.mark.parametrize(
@@ -352,9 +492,13 @@ def test_other_losses_learn_too(delta: float) -> None:
     assert model["b"] == pytest.approx(-3, rel=0.2)
 
 
-def test_it_learns_one_class_against_the_rest() -> None:
+@pytest.mark.parametrize("loss", [Logistic(), dp.SmoothedHinge()], ids=str)
+@pytest.mark.parametrize("weight", [None, "balanced"])
+def test_it_learns_several_classes(loss: Any, weight: Any) -> None:
+    """By a softmax, or one class against the rest."""
     data = sample(20_000, 3)
-    fit = table(classes=("no", "some", "yes")).solve(LEARNER, epsilon=3.0, delta=1e-6)
+    learner = dp.ObjectivePerturbation(["a", "b"], "y", loss, class_weight=weight)
+    fit = table(classes=("no", "some", "yes")).solve(learner, epsilon=3.0, delta=1e-6)
     model = dp.Pipeline(theta=fit).with_delta(1e-6).simulate(seed=4, people=data)["theta"]
     scores = {k: c["intercept"] + c["a"] * data["a"] + c["b"] * data["b"] for k, c in model.items()}
     names = np.array(list(scores))
@@ -379,6 +523,9 @@ def test_what_it_cannot_do_is_refused() -> None:
     three = table(classes=("no", "some", "yes")).examples(["a"], "y")
     sampler = dp.PerturbedObjective(sigma=4.0, ridge=2.0, blur=1000.0, of="Logistic()")
     with pytest.raises(dp.DeclarationError, match="PerturbedObjective"):
+        dp.Pipeline(x=three.as_query().release(sampler)).certify(1e-6)
+    sampler = dp.PerturbedObjective(4.0, 2.0, 1000.0, "Multinomial(classes=4)")
+    with pytest.raises(dp.DeclarationError, match="for 4 classes"):
         dp.Pipeline(x=three.as_query().release(sampler)).certify(1e-6)
     for bad in ("Hinge()", "Logistic", "print()"):
         with pytest.raises(dp.DeclarationError):

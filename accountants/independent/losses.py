@@ -1052,9 +1052,11 @@ def _objective(node: Node) -> Known:
 
     One row: ``G(e - c; m)`` for e >= c the one way, ``2 G(e; m)`` for e >= m^2/2 the other; of
     several: ``k' G(e - c; m)`` from ``c + m^2/2 + m z`` on, with k' = 2 and z^2 = 3 for two, 2k and
-    ``P(Z > z) = 1/(4k)`` for k.
+    ``P(Z > z) = 1/(4k)`` for k. Of a softmax of q classes, ``k (q - 1) G(e - c; m)`` from c on for
+    one row, from ``c + m^2/2`` on for several.
     """
     mu, c, rows = exact(node["mu"]), exact(node["determinant"]), node["rows"]
+    others = node["classes"] - 1
     search = exact(node["search"])
     m = (mu**2 + search**2).sqrt()
     margin = 40 * search
@@ -1073,8 +1075,23 @@ def _objective(node: Node) -> Known:
             return factor * gaussian_profile(m, epsilon - c)
         return ONE
 
+    def softmax(epsilon: arb) -> arb:
+        if epsilon >= c + margin + (m**2 / 2 if rows > 1 else 0):
+            every: arb = rows * others * gaussian_profile(m, epsilon - c)
+            return every
+        return ONE
+
     def curve(order: arb) -> arb:
         k = order - 1
+        if others:
+            # the largest of 0 and X_j: of m^2/2 + m Z for one row, else of m Z, beside m^2/2
+            cut = mu / 2 if rows == 1 else arb(0)
+            grown = (k * mu * (cut + k * mu / 2)).exp() * normal_above(-k * mu - cut)
+            logs = (1 + others * (grown - normal_above(-cut))).log()
+            # a divergence at a higher order is no less: the accountants may use that, here not
+            mean = arb(0) if rows == 1 else mu**2 / 2
+            largest: arb = c + mean + logs / k + order * search**2 / 2
+            return largest
         sided = mu**2 / 2 + k * mu**2 / 2 + (2 * normal_above(-k * mu)).log() / k
         extra = order * search**2 / 2
         if rows > 1:
@@ -1083,7 +1100,7 @@ def _objective(node: Node) -> Known:
         return (c + (normal_above(mu / 2) + grown).log() / k).max(sided) + extra
 
     room = 1 + arb(10) ** -15  # what the search adds where it is hidden
-    bound = one if rows == 1 else several
+    bound = softmax if others else one if rows == 1 else several
     return Known(pair=Bound(lambda e: (bound(e) * room).min(ONE)), renyi=curve)
 
 

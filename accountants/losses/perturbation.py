@@ -39,6 +39,43 @@ moments are largest where all u_i are one. The sum is the largest of ``|v'b|``,
 ``f(w) = P(Z > z / sqrt w)`` is convex on [0, 1] for ``z^2 >= 3``: so
 ``P(sum > 2 z) <= 2 f(0) + 2 f(1) = 2 P(Z > z)`` there. For more, ``P(sum > k z) <= 2 k P(Z > z)``.
 
+The softmax of k classes
+------------------------
+A row's loss is the cross-entropy of the scores ``W x``, ``|x| <= 1``: of gradient ``g x'``,
+``g = p - e_y``, p in the simplex, and Hessian ``A (x) x x'``, ``A = diag p - p p'``. B is a matrix
+of independent N(0, sigma^2), and all of W has the ridge. Put ``m = 1 / sigma``, ``mu = sqrt 2 m``.
+
+*The determinant.* With ``v = |x|^2 tr A = |x|^2 (1 - |p|^2)``, at most ``1 - 1/k``: as
+``A (x) x x' = U U'`` and ``H >= lam I`` without the row, det H grows by at most
+``det(I + |x|^2 A / lam)``. A has k - 1 eigenvalues beside 0, and log is concave: its logarithm is
+at most ``D(v) = (k-1) log(1 + v / ((k-1) lam))``.
+
+*The shift.* In units of sigma, ``t = B x / |x|`` is normal in R^k and moves by ``r = m |x| g``. As
+``|g|^2 = 2 (1 - p_y) - tr A``,
+
+``t'r + |r|^2/2 + D = sum_j p_j X_j + D(v) - K v``, ``X_j = m |x| (t_j - t_y) + m^2 |x|^2``,
+
+with ``X_y = 0``, ``K = m^2/2 = mu^2/4``. An average is at most the largest, and X_j, convex in
+``|x|``, is at most 0 or its value at ``|x| = 1``, of N(mu^2/2, mu^2). So this is at most
+``c + max(0, max_j X_j)``, ``c = max_v D(v) - K v``: where p is a corner of the simplex, and the
+shift is the whole mu, there is no curvature. For ``lam >= 4 / mu^2`` c is 0. A row's weight below 1
+multiplies A once and ``|r|^2`` twice: then c is the largest D, without K.
+
+*D against D'.* That is the log-ratio, under the law of B: the hockey-stick is at most
+``E max_j (1 - e^{eps - c - X_j})_+ <= (k-1) G(eps - c; mu)``, eps >= c, j other than y.
+
+*D' against D.* The log-ratio is ``-t'r + |r|^2/2 - log det``, now with t of D' normal, and the
+determinant costs nothing: at most ``(k-1) G(eps; mu)``, eps >= 0. That is nearly attained: without
+other rows, as lam goes to 0, the class of the least t has all of p. (y tells the slope's sign, so
+no absolute value is paid for.)
+
+*Several rows.* Of n rows the shift is ``S = sum +-m g_i x_i'``. Put ``M = n mu``. By Cauchy and
+Schwarz ``|S|^2/2 <= (n m^2/2) sum |x_i|^2 |g_i|^2 <= M^2/2 - (n m^2/2) sum v_i``, and ``<S, B>`` is
+at most ``mu sum_i Y_i``, Y_i the largest of 0 and k - 1 normals. So with ``K = M^2 / (4 n)`` and c
+the sum over the rows that D alone has, the log-ratio is at most ``c + M^2/2 + (M/n) sum_i Y_i``.
+As ``P(sum_i Y_i > n z) <= n (k-1) P(Z > z)``, the hockey-stick is at most
+``n (k-1) G(eps - c; M)``, from ``c + M^2/2`` on.
+
 An approximate minimum
 ----------------------
 Where theta is hidden by a Gaussian release of its own, of ``mu = a <= m / 10`` whatever theta is,
@@ -93,6 +130,10 @@ def _rows(value: int) -> int:
     return integer("ObjectivePerturbation.rows", value)
 
 
+def _classes(value: int) -> int:
+    return integer("ObjectivePerturbation.classes", value)
+
+
 @frozen(slots=False, cache_hash=True)
 class ObjectivePerturbation(PrivacyLoss):
     """The exact minimizer of a linear model's objective with Gaussian noise; see the module.
@@ -110,6 +151,9 @@ class ObjectivePerturbation(PrivacyLoss):
     search
         The mu of the Gaussian noise that hides how near to the minimum a search came; 0 for the
         exact minimum, at most ``mu / 10``.
+    classes
+        1 for any convex loss of one score; k for the softmax of k classes, of which mu is
+        ``rows * sqrt 2 / sigma`` and the determinant c.
 
     References
     ----------
@@ -132,6 +176,7 @@ class ObjectivePerturbation(PrivacyLoss):
     determinant: float = field(converter=_determinant)
     rows: int = field(default=1, converter=_rows)
     search: float = field(default=0.0, converter=_search)
+    classes: int = field(default=1, converter=_classes)
 
     def __attrs_post_init__(self) -> None:
         if not (1e-9 <= self.mu_ <= _LARGEST and self.determinant <= _LARGEST):
@@ -148,8 +193,9 @@ class ObjectivePerturbation(PrivacyLoss):
     def __repr__(self) -> str:
         rows = f", rows={self.rows}" if self.rows > 1 else ""
         search = f", search={self.search!r}" if self.search else ""
+        classes = f", classes={self.classes}" if self.classes > 1 else ""
         parameters = f"mu={self.mu_!r}, determinant={self.determinant!r}"
-        return f"ObjectivePerturbation({parameters}{rows}{search})"
+        return f"ObjectivePerturbation({parameters}{rows}{search}{classes})"
 
     def pair(self) -> ObjectivePair:
         """Return a pair that dominates both directions."""
@@ -163,12 +209,13 @@ class ObjectivePerturbation(PrivacyLoss):
         # a Gaussian release beside composes with the bound's Gaussian: M^2 = m^2 + a^2
         if self.search:
             m = up(math.hypot(m, self.search), 8)
-        if self.rows > 1:
+        if self.rows > 1 or self.classes > 1:
             # k = 2: f is convex from z^2 = 3 on; more rows: a union bound over k rows
             factor, least = 2.0, math.sqrt(3) + 1e-9
-            if self.rows > 2:
-                # z with 2 k P(Z > z) < 1/2
-                factor = 2.0 * self.rows
+            if self.rows > 2 or self.classes > 1:
+                # over the rows and, of a softmax, over the other classes, in place of two signs
+                factor = float(self.rows * (2 if self.classes == 1 else self.classes - 1))
+                # z with factor * P(Z > z) < 1/2
                 least = float(-special.ndtri(0.5 / factor)) + 1e-6
             return ObjectivePair(m, c, _bit(factor), up(c + m * (m / 2 + least) + margin, 16))
         # D' against D: 2 G(eps; m) holds from m^2/2 on; 0.7 m more keeps each tail below 1/2
@@ -193,7 +240,9 @@ class ObjectivePerturbation(PrivacyLoss):
 
         With ``k = alpha - 1``, for one row
         ``c + log(Phi(-m/2) + e^{k(k+1) m^2/2} Phi((k + 1/2) m)) / k`` and
-        ``m^2/2 + log(2 e^{k^2 m^2/2} Phi(k m)) / k``; for several c and the latter together.
+        ``m^2/2 + log(2 e^{k^2 m^2/2} Phi(k m)) / k``; for several c and the latter together. Of a
+        softmax the exponential of the largest of 0 and several normals X_j is at most
+        ``1 + sum_j (e^{k X_j} - 1)_+``.
         """
         m, k = self.mu_, np.asarray(orders, dtype=np.float64) - 1
         with np.errstate(over="ignore", invalid="ignore"):
@@ -202,6 +251,8 @@ class ObjectivePerturbation(PrivacyLoss):
             # D' against D: m^2/2 + m |Z|
             sided = m * m / 2 + square + (logs + 8 * UNIT) / k
             search = (k + 1) * self.search * self.search / 2
+            if self.classes > 1:
+                return _finite(up(self.determinant + self._of_classes(k) + search, 32))
             # several rows: one bound for both directions, the determinant and |Z| together
             if self.rows > 1:
                 return _finite(up(self.determinant + sided + search, 32))
@@ -212,6 +263,28 @@ class ObjectivePerturbation(PrivacyLoss):
             mixed = self.determinant + (mixed + error) / k
             return _finite(up(np.maximum(mixed, sided) + search, 32))
 
+    def _of_classes(self, k: Array) -> Array:
+        """Return the divergence of a softmax's shift, without the determinant, at order k + 1.
+
+        The bound of the sum over classes falls at first: up to about its least value, that is the
+        bound, since divergences rise in the order.
+        """
+        trial = np.geomspace(1e-6, 1e6, 400) / self.mu_
+        least = trial[min(int(np.argmin(self._over_classes(trial))) + 1, len(trial) - 1)]
+        return self._over_classes(np.maximum(k, least))
+
+    def _over_classes(self, k: Array) -> Array:
+        m, others = self.mu_, self.classes - 1
+        # one row: the largest of 0 and X_j = m^2/2 + m Z; several: m^2/2 and, by Hoelder, of m Z
+        cut, mean = (m / 2, 0.0) if self.rows == 1 else (0.0, m * m / 2)
+        # E e^{k X} over X > 0, and P(X > 0)
+        grown = k * m * (cut + k * m / 2) + special.log_ndtr(k * m + cut)
+        above = grown - special.log_ndtr(cut) + 32 * UNIT * (1 + np.abs(grown) + m * m)
+        few = np.log1p(others * special.ndtr(cut) * np.expm1(np.minimum(above, 30.0)))
+        many = np.logaddexp(0.0, math.log(others) + special.log_ndtr(cut) + above)
+        logs = np.where(above < 30, few, many)
+        return np.asarray(mean + (logs + 8 * UNIT * (1 + logs)) / k)
+
     def grouped(self, size: int) -> ObjectivePerturbation:
         """Return the loss of ``size`` times the rows: shifts and determinants add."""
         k = integer("group size", size)
@@ -219,12 +292,18 @@ class ObjectivePerturbation(PrivacyLoss):
         if k == 1:
             return self
         return ObjectivePerturbation(
-            up(self.mu_ * k, 4), up(self.determinant * k, 2), self.rows * k, self.search * k
+            up(self.mu_ * k, 4),
+            up(self.determinant * k, 2),
+            self.rows * k,
+            self.search * k,
+            self.classes,
         )
 
     def dominates(self, other: PrivacyLoss) -> bool:
-        """Order losses of as many rows by both parameters."""
-        if not isinstance(other, ObjectivePerturbation) or self.rows != other.rows:
+        """Order losses of as many rows and classes by both parameters."""
+        if not isinstance(other, ObjectivePerturbation) or (
+            (self.rows, self.classes) != (other.rows, other.classes)
+        ):
             return self == other
         # every bound of the module's docstring grows in mu, c and search
         more = self.mu_ >= other.mu_ and self.determinant >= other.determinant

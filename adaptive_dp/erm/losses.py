@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -457,6 +457,13 @@ class Multinomial(Loss):
         share[y.astype(np.intp), np.arange(z.shape[1])] -= 1.0
         return share
 
+    def precise(self, z: Sequence[Decimal], y: Decimal) -> list[Decimal]:  # type: ignore[override]
+        """Return the slope by each score in decimals, to the precision of their context."""
+        top = max(z)
+        e = [(score - top).exp() for score in z]
+        total = sum(e, Decimal(0))
+        return [v / total - (j == y) for j, v in enumerate(e)]
+
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return ``diag p - p p'``."""
         share = softmax(z)
@@ -900,9 +907,10 @@ class Weighted(Loss):
         """Return the slope times the weight."""
         return np.asarray(self.loss.slope(z, y[:, 0]) * y[:, 1])
 
-    def precise(self, z: Decimal, y: Decimal, weight: Decimal = Decimal(1)) -> Decimal:
-        """Return the slope times the weight."""
-        return weight * self.loss.precise(z, y)
+    def precise(self, z: Any, y: Decimal, weight: Decimal = Decimal(1)) -> Any:
+        """Return the slope times the weight; of several scores a list."""
+        slope: Any = self.loss.precise(z, y)
+        return [weight * s for s in slope] if self.outputs > 1 else weight * slope
 
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return the second derivative times the weight."""

@@ -24,7 +24,7 @@ from accountants import (
 )
 from accountants import Gaussian as GaussianLoss
 from accountants.numerics import down, up
-from adaptive_dp.erm import Extended, Logistic, Loss, Poisson, Squared
+from adaptive_dp.erm import Extended, Logistic, Loss, Multinomial, Poisson, Squared
 from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post, public
@@ -48,6 +48,8 @@ from adaptive_dp.mechanisms.objective_perturbation import (
     PerturbedObjective,
     PurePerturbedObjective,
     check_loss,
+    log_determinant,
+    softmax_classes,
 )
 from adaptive_dp.queries.table import Table
 
@@ -82,10 +84,11 @@ class ObjectivePerturbation(WeightedLearner[Model]):
     ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, with rows divided by the largest norm that
     they can have. A tenth of epsilon pays for the determinant, which gives the ridge; next to
     nothing, or a hundredth where ``delta=0`` asks for pure epsilon, for stopping the search; the
-    rest is noise. Labels of more than two classes are learned one against the rest: each of the
-    models reads every row, and the budget covers them all. Of the logistic loss a part of it pays
-    for a check: where the model is not right more often than the most frequent class, that is the
-    answer (`adaptive_dp.learning.base.checked_classes`).
+    rest is noise. Of more than two classes the logistic loss is that of a softmax, one model of all
+    classes. By other losses each class is learned against the rest: each of the models reads every
+    row, and the budget covers them all. Of the logistic loss a part of the budget pays for a check:
+    where the model is not right more often than the most frequent class, that is the answer
+    (`adaptive_dp.learning.base.checked_classes`).
 
     A ridge that is given is used where it leaves epsilon for noise; else it is raised until
     half of epsilon is left, as the plan shows.
@@ -97,11 +100,12 @@ class ObjectivePerturbation(WeightedLearner[Model]):
     target
         A column of categories for losses of classes, with bounds for losses of numbers.
     loss
-        A convex loss of one score with bounded first and second derivatives: `Logistic`,
-        `SmoothedHinge` or `HuberHinge` of classes, `Huber` of numbers, or one of your own with
-        `Loss.precise`. Squared and Poisson losses have no bounded slope, and the theorem takes no
-        bound on the coefficients, which would bound it: they go on in a straight line for
-        predictions beyond the target's bounds (`erm.Extended`, whose reach may be given).
+        A convex loss of one score with bounded first and second derivatives: `Logistic` (of several
+        classes `Multinomial`), `SmoothedHinge` or `HuberHinge` of classes, `Huber` of numbers, or
+        one of your own with `Loss.precise`. Squared and Poisson losses have no bounded slope, and
+        the theorem takes no bound on the coefficients, which would bound it: they go on in a
+        straight line for predictions beyond the target's bounds (`erm.Extended`, whose reach may
+        be given).
     ridge
         For rows of norm at most 1; None to spend a tenth of epsilon on it, or less where the ridge
         would be too small for the noise.
@@ -146,10 +150,14 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         problem = linear(
             table, self.features, self.target, self.loss, self.norm, classes=True, weights=weights
         )
-        # several classes: one model for each against the rest, so that their costs add up
-        count = len(problem.classes) or 1
-        mechanism, check = self._mechanism(budget, change_at(table), count, problem.width)
-        if problem.classes:
+        # several classes of log odds: one model of all; of other losses one for each against the
+        # rest, so that their costs add up
+        classes = len(problem.classes)
+        softmax = bool(classes) and type(self.loss) is Logistic
+        loss: Loss = Multinomial(classes) if softmax else self.loss
+        count = 1 if softmax else classes or 1
+        mechanism, check = self._mechanism(budget, change_at(table), count, problem.width, loss)
+        if problem.classes and not softmax:
             fits = [
                 problem.rows.as_query(against=k).release(
                     mechanism, name=f"{value} against the rest"
@@ -209,15 +217,19 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         return Laplace(scale=up(sensitivity / (self._counted * budget.epsilon), 8))
 
     def _mechanism(
-        self, budget: LearnerBudget | None, change: Change, count: int, width: int
+        self, budget: LearnerBudget | None, change: Change, count: int, width: int, loss: Loss
     ) -> tuple[Mechanism, float]:
         """Return the mechanism of each of ``count`` models, and what their check costs.
 
-        ``width`` is the number of parameters of a model.
+        ``width`` is the number of features, ``loss`` that of a model.
 
         The cost is a mu, an epsilon where delta is 0, and 0 where the noise is free.
         """
-        loss_name, limits = loss_string(self.weighed(self.loss)), self.loss.constants()
+        loss_name, limits = loss_string(self.weighed(loss)), loss.constants()
+        # the determinant of a row is at most (1 + curvature / ridge)^logs
+        logs, curvature = 1, limits.smoothness
+        if loss.outputs > 1:
+            logs, curvature = loss.outputs - 1, 1 / loss.outputs
         if budget is None:
             ridge: Any = self.ridge or Free(self.free, weight=2 * limits.smoothness)
             sigma = Free(self.free, weight=limits.lipschitz)
@@ -234,32 +246,40 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         check = CHECK * epsilon if self._is_checked and delta == 0 else 0.0
         counted = self._counted * epsilon
         model_epsilon = (epsilon - counted - check) / count * (1 - 1e-9)
-        # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
-        # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
-        # (a larger ridge costs less: beyond e^700 it is next to none as it is)
-        easy = math.expm1(min(RIDGE * model_epsilon / change.rows, 700.0))
-        ridge = self.ridge or limits.smoothness / easy
+        # the noise of a budget without determinants; a softmax's delta is divided by the number of
+        # other classes
+        one = deviation_of(model_epsilon * (1 - RIDGE) * count, delta / logs, width * loss.outputs)
+        one *= change.both * limits.lipschitz
+        # what such noise spares of a softmax's determinants (`accountants.losses.perturbation`)
+        spared = change.both / (2 * one * one) if delta else model_epsilon / (4 * change.both)
+        # the ridge at which the determinants of all rows that may change cost RIDGE of epsilon
+        cost = RIDGE * model_epsilon / change.rows
+        ridge = self.ridge or ridge_for(loss_name, curvature, cost, spared)
         if self.ridge is None:
             # along a direction without rows parameters are the noise over the ridge: where epsilon
             # is large that ridge is too small for it, and a larger one costs less
-            one = deviation_of(model_epsilon * (1 - RIDGE) * count, delta, width)
-            noise = change.both * limits.lipschitz * one * (math.sqrt(count) if delta else count)
+            noise = one * (math.sqrt(count) if delta else count)
+            if loss.outputs > 1:
+                # what counts is the difference of two classes' scores
+                noise *= math.sqrt(2)
             ridge = max(ridge, min(noise / REACH, limits.smoothness))
         # delta = 0: a part of epsilon pays for the search for the minimizer
         search = SEARCH * model_epsilon if delta == 0 else 0.0
         # a unit of several rows changes as many determinants: each has its share
         ridge, noise_epsilon = split_epsilon(
-            (model_epsilon - search) / change.rows, limits.smoothness, ridge
+            (model_epsilon - search) / change.rows, curvature, ridge, logs
         )
         if delta == 0:
             # rounded down: the cost grows with the shift
             shift = down(noise_epsilon * change.rows / change.both, 16)
+            if logs > 1:
+                shift = _largest_shift(loss_name, ridge, model_epsilon - search, shift, change)
             noise = up(2 / (search - 2.0**-28), 8)
             return PurePerturbedObjective(shift, ridge, noise, loss_name), check
         if self._is_checked:
             # a share of what the determinants leave
             left = LearnerBudget(noise_epsilon * count * change.rows, delta)
-            share = check_share(left, max(count, 2))
+            share = check_share(left, max(count, loss.outputs, 2))
             check = largest_mu(left.epsilon, delta) * math.sqrt(share)
 
         def trial(sigma: float) -> PerturbedObjective:
@@ -275,7 +295,7 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         # near the solution: the noise's part of epsilon, as if all noise were one Gaussian; each
         # model's bound is so many times that Gaussian's profile (`accountants.losses`)
         times = 2 * change.both if change.both > 2 else change.both
-        less = max(delta * float(times) ** -count, 1e-300)
+        less = max(delta / logs * float(times) ** -count, 1e-300)
         alike = largest_mu(noise_epsilon * count * change.rows, less)
         square = (alike * alike - check * check) / count
         begin = change.both * limits.lipschitz / math.sqrt(square) if square > 0 else 0.0
@@ -312,6 +332,41 @@ def deviation_of(epsilon: float, delta: float, width: int) -> float:
     epsilon^2``.
     """
     return 1 / largest_mu(epsilon, delta) if delta else math.sqrt(width + 1) / epsilon
+
+
+def ridge_for(of: str, curvature: float, cost: float, spared: float) -> float:
+    """Return the ridge at which a row's determinant costs that much; a larger one costs less.
+
+    Examples
+    --------
+    >>> round(ridge_for("Logistic()", 0.25, 0.1, 0.0), 4)
+    2.3771
+    >>> round(ridge_for("Multinomial(classes=10)", 0.1, 0.1, 0.01), 4)
+    8.207
+    """
+    if softmax_classes(of) == 1:
+        # det(B + a x x') / det(B) <= 1 + a / ridge, a the curvature; beyond e^700 the ridge is next
+        # to none as it is
+        return curvature / math.expm1(min(cost, 700.0))
+    low, high = 1e-9, 1e12
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        enough = log_determinant(of, middle, spared) <= cost
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def _largest_shift(of: str, ridge: float, epsilon: float, least: float, change: Change) -> float:
+    """Return the shift of which, with a softmax's determinants, all rows cost epsilon at most.
+
+    ``least`` costs no more whatever the shift spares.
+    """
+    low, high = least, epsilon / change.both
+    for _ in range(60):
+        middle = (low + high) / 2
+        cost = change.both * middle + change.rows * log_determinant(of, ridge, middle / 4)
+        low, high = (middle, high) if cost <= epsilon else (low, middle)
+    return down(low, 16)
 
 
 def split_epsilon(

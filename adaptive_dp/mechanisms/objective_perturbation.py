@@ -20,8 +20,8 @@ from accountants.losses.given import PureBound
 from accountants.numerics import UNIT, down, up
 from adaptive_dp.data import Examples
 from adaptive_dp.data.examples import WEIGHT_BITS, to_steps, weighted_sum
-from adaptive_dp.erm import Constants, Loss, losses
-from adaptive_dp.erm.losses import Weighted
+from adaptive_dp.erm import Loss, losses
+from adaptive_dp.erm.losses import Multinomial, Weighted, softmax
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
 from adaptive_dp.noise.continuous import Real, exponential, normal
@@ -59,6 +59,23 @@ def valid_loss(instance: Any, attribute: Any, value: str) -> None:
     check_loss(type(instance).__name__, loss)
 
 
+def valid_loss_of_classes(instance: Any, attribute: Any, value: str) -> None:
+    """Refuse as `valid_loss` does, but for the softmax."""
+    if softmax_classes(value) == 1:
+        valid_loss(instance, attribute, value)
+
+
+def softmax_classes(of: str) -> int:
+    """Return k for the cross-entropy of a softmax of k classes, with weights or not; else 1."""
+    try:
+        loss = losses.read(of)
+    except (ValueError, TypeError):
+        return 1
+    loss = loss.loss if isinstance(loss, Weighted) else loss
+    # a class that inherits from it may be another loss
+    return loss.classes if type(loss) is Multinomial else 1
+
+
 def check_loss(name: str, loss: Loss) -> None:
     """Refuse a loss that the theorems do not cover, or whose slope is not known precisely.
 
@@ -80,9 +97,34 @@ def check_loss(name: str, loss: Loss) -> None:
         )
 
 
-def log_determinant(limits: Constants, ridge: float) -> float:
-    """Return ``log(1 + smoothness / ridge)``, rounded up: how far a row moves log det Hess."""
-    return up(math.log1p(up(limits.smoothness / ridge)), 8)
+def log_determinant(of: str, ridge: float, spared: float = 0.0) -> float:
+    """Return how far a row moves log det Hess, in nats, rounded up.
+
+    Of one score that is ``log(1 + smoothness / ridge)``; of a softmax of k classes the largest of
+    ``(k-1) log(1 + v / ((k-1) ridge)) - spared v``, v up to ``1 - 1/k``.
+
+    Parameters
+    ----------
+    of
+        The loss.
+    ridge
+        Positive.
+    spared
+        What a row's curvature v takes off its shift, of a softmax without weights: K in
+        `accountants.losses.perturbation`.
+    """
+    loss, classes = losses.read(of), softmax_classes(of)
+    if classes == 1:
+        return up(math.log1p(up(loss.constants().smoothness / ridge)), 8)
+    others = classes - 1
+    # a weight w multiplies the curvature by w, the square of the shift by w^2
+    spared = 0.0 if loss.weighted else spared
+    # where the derivative is 0, or an end; it is off by some UNITs of 1 / spared, which moves the
+    # maximum by some UNIT^2 times the classes
+    best = others * (1 / spared - ridge) if spared > 0 else math.inf
+    v = min(max(best, 0.0), 1 - 1 / classes)
+    grown, taken = others * math.log1p(v / (others * ridge)), spared * v
+    return max(0.0, grown - taken) + 32 * UNIT * (grown + taken) + 1e-25
 
 
 class _PerturbedObjective(Mechanism):
@@ -95,6 +137,10 @@ class _PerturbedObjective(Mechanism):
         "how far the noise moves the minimizer depends on the curvature of the losses, which "
         "is not released; for intervals of a linear regression use dp.SSP"
     )
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return (p,), or (k p,) of k classes."""
+        return (shape[0] * losses.read(self.parameters()["of"]).outputs,)
 
     def premises(self, release: Any) -> None:
         """Refuse examples whose labels the loss does not read, or with too many columns."""
@@ -115,9 +161,14 @@ class _PerturbedObjective(Mechanism):
                 f"{name}: {of} is {'' if loss.weighted else 'not '}for rows with weights, and the "
                 f"examples have {'' if domain.weighted else 'no '}weights"
             )
-        if domain.width > MAX_WIDTH:
+        if loss.labels == "class" and loss.outputs != domain.classes:
             raise DeclarationError(
-                f"{name} computes at most {MAX_WIDTH} coefficients, got {domain.width}"
+                f"{name}: {of} is for {loss.outputs} classes, the examples have {domain.classes}"
+            )
+        if domain.width * loss.outputs > MAX_WIDTH:
+            raise DeclarationError(
+                f"{name} computes at most {MAX_WIDTH} coefficients, got "
+                f"{domain.width * loss.outputs}"
             )
 
 
@@ -127,10 +178,11 @@ class PerturbedObjective(_PerturbedObjective):
     The objective is ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, b of N(0, sigma^2 I). Rows are
     divided by their declared radius R, into the unit ball; what is released are the coefficients of
     the rows as they are, ``(w + z) / R`` with new small noise z. No bound on w may be set: the
-    theorem needs the minimizer over all w. Every coefficient is penalised, an intercept too.
+    theorem needs the minimizer over all w. Every coefficient is penalised, an intercept too. Of a
+    softmax of k classes, w and b are k rows of coefficients, one row after the other.
 
     Privacy: `accountants.ObjectivePerturbation`, with ``mu = L / sigma`` and the log-determinant
-    ``log(1 + smoothness / ridge)`` for each row. The search for the minimizer is covered by z:
+    of each row (`log_determinant`). The search for the minimizer is covered by z:
     given the exact minimizer theta of the data, the computed point w is a function of theta
     and the data (b is, as ``b = -grad J(theta)``) with ``|w - theta| <= g / ridge``. So z hides it
     like any value of sensitivity ``2 g / ridge``, and its loss composes with that of theta
@@ -150,7 +202,8 @@ class PerturbedObjective(_PerturbedObjective):
         minimizer's gradient: it costs a Gaussian of ``mu = 2 / blur``, which must be at most a
         tenth of ``L / sigma``.
     of
-        The loss f of one score, such as ``Logistic()``; its Lipschitz constant is L.
+        The loss f of one score, such as ``Logistic()``, or ``Multinomial(k)``; its Lipschitz
+        constant is L.
 
     Notes
     -----
@@ -178,15 +231,16 @@ class PerturbedObjective(_PerturbedObjective):
     sigma: float = noise_parameter("sigma")
     ridge: float = noise_parameter("lambda")
     blur: float = noise_parameter("blur")
-    of: str = field(converter=loss_name, validator=valid_loss)
+    of: str = field(converter=loss_name, validator=valid_loss_of_classes)
 
     def release(self, value: Examples, stream: Stream, *given: Any) -> NDArray[Any]:
-        """Return the coefficients, shape (p,)."""
-        width, unit = value.width, _noise_step(self.sigma)
+        """Return the coefficients, shape (p,); (k p,) of k classes."""
+        loss, unit = losses.read(self.of), _noise_step(self.sigma)
+        width = value.width * loss.outputs
         steps = rounded_gaussian(stream, self.sigma / unit, width)
         noise = [Fraction(int(k)) * Fraction(unit) for k in steps]
         tolerance = _tolerance(self.of, self.sigma)  # g
-        problem = Problem(value, losses.read(self.of), self.ridge, noise)
+        problem = Problem(value, loss, self.ridge, noise)
         # b is rounded by half a step in each coordinate, which is taken off g, so that the gradient
         # with the continuous b is at most g too
         w = minimizer(problem, down(tolerance - math.sqrt(width) * unit, 8))
@@ -204,9 +258,13 @@ class PerturbedObjective(_PerturbedObjective):
             return Pure(0.0)
         # a row's gradient moves b by at most L, and log det Hess in one direction only
         mu = up(changed * limits.lipschitz / self.sigma, 8)
-        determinant = up(in_one * log_determinant(limits, self.ridge), 2)
+        # K = M^2 / (4 n) with M = n sqrt 2 / sigma; of one score it is not used
+        spared = down(changed / (2 * self.sigma * self.sigma), 8)
+        determinant = up(in_one * log_determinant(self.of, self.ridge, spared), 2)
         # 2^-29 covers the rounding of w and z to steps
-        return ObjectivePerturbation(mu, determinant, changed, up(2 / self.blur + 2.0**-29, 8))
+        search = up(2 / self.blur + 2.0**-29, 8)
+        classes = softmax_classes(self.of)
+        return ObjectivePerturbation(mu, determinant, changed, search, classes)
 
 
 class PurePerturbedObjective(_PerturbedObjective):
@@ -219,7 +277,9 @@ class PurePerturbedObjective(_PerturbedObjective):
     at most a factor ``1 + smoothness / ridge``: in one direction only, and once for a row that is
     exchanged for another, since both determinants lie within that factor above that of the rows in
     common. The printed proof pays for the logarithm twice. The noise z covers the search as in
-    `PerturbedObjective`.
+    `PerturbedObjective`. Of a softmax a row of curvature v has a gradient of at most
+    ``sqrt(2 - v) <= L (1 - v / 4)``: without weights, ``shift v / 4`` is spared of the
+    determinant's logarithm, as in `log_determinant`.
 
     Parameters
     ----------
@@ -230,7 +290,8 @@ class PurePerturbedObjective(_PerturbedObjective):
     blur
         z is Laplace noise of scale ``blur`` times ``g sqrt(p) / ridge``: it costs ``2 / blur``.
     of
-        The loss f of one score, such as ``Logistic()``; its Lipschitz constant is L.
+        The loss f of one score, such as ``Logistic()``, or ``Multinomial(k)``; its Lipschitz
+        constant is L.
 
     Notes
     -----
@@ -258,11 +319,12 @@ class PurePerturbedObjective(_PerturbedObjective):
     shift: float = budget_parameter("epsilon'")
     ridge: float = noise_parameter("lambda")
     blur: float = noise_parameter("blur")
-    of: str = field(converter=loss_name, validator=valid_loss)
+    of: str = field(converter=loss_name, validator=valid_loss_of_classes)
 
     def release(self, value: Examples, stream: Stream, *given: Any) -> NDArray[Any]:
-        """Return the coefficients, shape (p,)."""
-        loss, width = losses.read(self.of), value.width
+        """Return the coefficients, shape (p,); (k p,) of k classes."""
+        loss = losses.read(self.of)
+        width = value.width * loss.outputs
         scale = up(loss.constants().lipschitz / self.shift)
         noise, error = radial_noise(stream, scale, width)
         tolerance = _tolerance(self.of, scale)  # g
@@ -279,7 +341,7 @@ class PurePerturbedObjective(_PerturbedObjective):
         changed, in_one = row_counts(distance, distance if span is None else span)
         if changed == 0:
             return Pure(0.0)
-        determinant = in_one * log_determinant(losses.read(self.of).constants(), self.ridge)
+        determinant = in_one * log_determinant(self.of, self.ridge, down(self.shift / 4))
         # 2^-29 covers the rounding of w and z to steps
         return PureBound(up(changed * self.shift + determinant + 2 / self.blur + 2.0**-29, 16))
 
@@ -357,6 +419,9 @@ SLOPE_ERROR = 2.0**-48
 more."""
 
 _NEWTON_STEPS = 200
+_CONJUGATE, _CONJUGATE_STEPS = 1e-3, 100
+"""How far conjugate gradients reduce the error of a Newton step, and their largest number."""
+
 _PARTS = 3
 """A slope is split into so many integers of WEIGHT_BITS bits each, whose sums are exact."""
 
@@ -365,16 +430,19 @@ _PARTS = 3
 class Problem:
     """The objective F of a linear model, with its noise.
 
+    Of a softmax of k classes the variable is a matrix of k rows: a point, the noise and gradients
+    are its rows, one after the other.
+
     Parameters
     ----------
     examples
         The rows, shape (n, p); they are divided by their radius.
     loss
-        f, a loss of one score, with `precise`.
+        f, a loss of one score, with `precise`, or `Multinomial`.
     ridge
         Positive.
     noise
-        b, exactly: p rational numbers.
+        b, exactly: p rational numbers, or k p.
     """
 
     examples: Examples
@@ -389,9 +457,10 @@ class Problem:
 
     def gradient(self, v: Floats) -> Gradient:
         """Return the gradient at a point next to ``w = v / scale``, with a bound of its error."""
-        # v as two vectors of integers, times their steps: products with rows of integers are exact
-        high, coarse = to_steps(v[None])
-        low, fine = to_steps(v[None] - high * coarse)
+        # v as two matrices of integers, times their steps: products with rows of integers are exact
+        v, outputs = v.reshape(self.loss.outputs, -1), self.loss.outputs
+        high, coarse = to_steps(v)
+        low, fine = to_steps(v - high * coarse)
         limits = self.loss.constants()
         top = math.ldexp(1.0, math.frexp(limits.lipschitz)[1])
         score_total = 0.0
@@ -400,17 +469,17 @@ class Problem:
             nonlocal score_total
             scores = (high @ block.T) * coarse + (low @ block.T) * fine
             score_total += float(np.abs(scores).sum())
-            slopes = self.loss.slope(scores, self.examples.labels[where])[0]
+            slopes = self.loss.slope(scores, self.examples.labels[where])
             remainder = slopes * (2.0**WEIGHT_BITS / top)
-            parts = np.empty((_PARTS, len(remainder)))
+            parts = np.empty((_PARTS, *remainder.shape))
             for k in range(_PARTS):
                 parts[k] = np.rint(remainder)
                 remainder = (remainder - parts[k]) * 2.0**WEIGHT_BITS
-            return parts
+            return parts.reshape(_PARTS * outputs, -1)
 
-        sums = weighted_sum(self.examples, slope_parts, _PARTS)
+        sums = weighted_sum(self.examples, slope_parts, _PARTS * outputs).reshape(_PARTS, -1)
         point = [Fraction(h) * Fraction(coarse) + Fraction(m) * Fraction(fine)
-                 for h, m in zip(high[0].tolist(), low[0].tolist(), strict=True)]  # fmt: skip
+                 for h, m in zip(high.flat, low.flat, strict=True)]  # fmt: skip
         step = Fraction(self.scale) * Fraction(top)
         total = [
             sum((Fraction(int(sums[k][j])) / 2 ** (WEIGHT_BITS * (k + 1)) for k in range(_PARTS)),
@@ -418,8 +487,9 @@ class Problem:
             for j in range(len(point))
         ]  # fmt: skip
         exact = self._plus_linear_terms(total, point)
-        # each slope's own error, and what two roundings of its score move it by: the slope is
-        # `smoothness`-Lipschitz in the score, and rows have norm at most 1
+        # each slope's own error, and what two roundings of its scores move it by: the slope is
+        # `smoothness`-Lipschitz in the scores, whose l2 norm is at most the sum of their sizes,
+        # and rows have norm at most 1
         stated = self.loss.rounding(math.inf).slope
         # a weight adds one rounding of the slope
         allowed = limits.lipschitz * (SLOPE_ERROR + (2 * UNIT if self.loss.weighted else 0.0))
@@ -433,13 +503,23 @@ class Problem:
         """Return the gradient at ``w = v / scale``, computed in decimals of 80 digits."""
         with localcontext(Context(prec=80)):
             point = [Decimal(x.numerator) / Decimal(x.denominator) for x in v]
-            total = [Decimal(0)] * len(point)
+            total, width = [Decimal(0)] * len(point), self.examples.width
+            outputs = [point[at : at + width] for at in range(0, len(point), width)]
             for steps, label in zip(self.examples.steps, self.examples.labels, strict=True):
                 row = [Decimal(int(n)) for n in steps]
-                score = sum((n * a for n, a in zip(row, point, strict=True)), Decimal(0))
+                scores: list[Any] = [
+                    sum((n * a for n, a in zip(row, own, strict=True)), Decimal(0))
+                    for own in outputs
+                ]
                 # the label, and the row's weight where it has one
-                slope = self.loss.precise(score, *(Decimal(float(v)) for v in np.atleast_1d(label)))
-                total = [t + slope * n for t, n in zip(total, row, strict=True)]
+                given = [Decimal(float(v)) for v in np.atleast_1d(label)]
+                slopes: Any = (
+                    self.loss.precise(scores, *given)  # type: ignore[arg-type]
+                    if len(scores) > 1
+                    else [self.loss.precise(scores[0], *given)]
+                )
+                moved = [slope * n for slope in slopes for n in row]
+                total = [t + a for t, a in zip(total, moved, strict=True)]
         exact = self._plus_linear_terms([Fraction(t) * Fraction(self.scale) for t in total], v)
         largest = float(max((abs(x) for x in point), default=Decimal(0)))
         # 80 digits leave more than 60 of them after all sums; a row has fewer than 2^24 steps
@@ -452,12 +532,18 @@ class Problem:
         return [t + ridge * x + b for t, x, b in zip(total, v, self.noise, strict=True)]
 
     def hessian(self, v: Floats) -> Floats:
-        """Return the second derivative by w at ``w = v / scale``, shape (p, p), in floats."""
+        """Return the second derivative by w at ``w = v / scale``, shape (p, p), in floats.
+
+        Of one score.
+        """
         at, labels = v[None] / self.scale, self.examples.labels
         return self._weighted_gram(lambda rows, x: self.loss.second(at @ x.T, labels[rows])[0, 0])
 
     def hessian_bound(self) -> Floats:
-        """Return ``M = ridge I + smoothness X'X``, shape (p, p), in floats: above every Hessian."""
+        """Return ``M = ridge I + smoothness X'X``, shape (p, p), in floats: above every Hessian.
+
+        Of k classes the Hessian is at most k blocks of it.
+        """
         smoothness = self.loss.constants().smoothness
         return self._weighted_gram(lambda rows, x: np.full(len(x), smoothness))
 
@@ -490,7 +576,7 @@ class Gradient:
 
 def minimizer(problem: Problem, tolerance: float) -> Point:
     """Return a point w at which the gradient is proven to be at most ``tolerance``, exactly."""
-    here = problem.gradient(np.zeros(problem.examples.width))
+    here = problem.gradient(np.zeros(problem.examples.width * problem.loss.outputs))
     ridge = max(problem.ridge, len(problem.examples) * problem.loss.constants().smoothness)
     while ridge > problem.ridge:  # with a ridge a quarter as large, the minimum is still near
         easier = evolve(problem, ridge=ridge)
@@ -512,12 +598,71 @@ def _newton(problem: Problem, here: Gradient, tolerance: float) -> Gradient:
     for _ in range(_NEWTON_STEPS):
         if here.norm_bound() <= tolerance:
             break
-        step = _Inverse(problem.hessian(here.float_point), problem.ridge).times(here.value)
-        better = _line_search(here, step, after)
+        better = _line_search(here, _newton_step(problem, here), after)
         if better is None:
             break
         here = better
     return here
+
+
+def _newton_step(problem: Problem, here: Gradient) -> Floats:
+    """Return the inverse Hessian times the gradient, nearly.
+
+    Of several classes by conjugate gradients, preconditioned with the classes' own blocks. Nothing
+    rests on how near that is: the gradient there is what is proven.
+    """
+    if problem.loss.outputs == 1:
+        return _Inverse(problem.hessian(here.float_point), problem.ridge).times(here.value)
+    curvature = _SoftmaxHessian(problem, here.float_point)
+    step, left = np.zeros_like(here.value), here.value.copy()
+    ahead = direction = curvature.near_inverse(left)
+    size = float(left @ ahead)
+    goal = _CONJUGATE**2 * size
+    for _ in range(_CONJUGATE_STEPS):
+        if not size > goal:
+            break
+        image = curvature.times(direction)
+        length = size / float(direction @ image)
+        step, left = step + length * direction, left - length * image
+        ahead, before = curvature.near_inverse(left), size
+        size = float(left @ ahead)
+        direction = ahead + (size / before) * direction
+    return step
+
+
+class _SoftmaxHessian:
+    """The second derivative of a softmax's objective at a point: products with it, in floats."""
+
+    def __init__(self, problem: Problem, v: Floats) -> None:
+        self._problem, self._shape = problem, (problem.loss.outputs, -1)
+        labels, at = problem.examples.labels, v.reshape(self._shape)
+        # by class and row: p, and the weights, which are 1 where there are none
+        shares = [softmax(at @ block.T) for _, block in problem.examples.blocks()]
+        self._shares = np.concatenate(shares, axis=1) if shares else np.zeros((len(at), 0))
+        self._weights = labels[:, 1] if problem.loss.weighted else np.ones(len(labels))
+        own = self._weights * self._shares * (1 - self._shares)
+        blocks = [np.eye(problem.examples.width) * problem.ridge for _ in at]
+        for where, block in problem.examples.blocks():
+            x = block * problem.scale
+            for total, weights in zip(blocks, own[:, where], strict=True):
+                total += (x * weights[:, None]).T @ x
+        self._inverses = [_Inverse(total, problem.ridge) for total in blocks]
+
+    def times(self, vector: Floats) -> Floats:
+        """Return the Hessian times a vector."""
+        u = vector.reshape(self._shape)
+        total = self._problem.ridge * u
+        for where, block in self._problem.examples.blocks():
+            x, p = block * self._problem.scale, self._shares[:, where]
+            moved = p * (u @ x.T)
+            moved = self._weights[where] * (moved - p * moved.sum(axis=0))
+            total = total + moved @ x
+        return np.asarray(total.ravel())
+
+    def near_inverse(self, vector: Floats) -> Floats:
+        """Return the inverse of each class's own block times that class's part of a vector."""
+        parts = zip(self._inverses, vector.reshape(self._shape), strict=True)
+        return np.concatenate([inverse.times(part) for inverse, part in parts])
 
 
 def _minimizer_in_decimals(problem: Problem, point: Point, tolerance: float) -> Point:
@@ -531,9 +676,12 @@ def _minimizer_in_decimals(problem: Problem, point: Point, tolerance: float) -> 
     fallback = _Inverse(problem.hessian_bound(), problem.ridge)
     here = problem.precise_gradient(point)
     while here.norm_bound() > tolerance:
-        newton = _Inverse(problem.hessian(here.float_point), problem.ridge)
-        better = _line_search(here, newton.times(here.value), after)
-        here = better or after(here.point, fallback.times(here.value))
+        better = _line_search(here, _newton_step(problem, here), after)
+        if better is None:
+            by_class = here.value.reshape(problem.loss.outputs, -1)
+            step = np.concatenate([fallback.times(part) for part in by_class])
+            better = after(here.point, step)
+        here = better
     return [x / Fraction(problem.scale) for x in here.point]
 
 

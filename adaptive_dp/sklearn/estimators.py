@@ -638,7 +638,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         parameters: dict[str, Any] = {"loss": self._loss(len(self.classes_)), "norm": 1.0}
         if self.solver_ in DESCENTS:
             parameters.update(self._descent())
-        else:  # several classes one against the rest
+        else:  # the learner knows what to do of several classes
             parameters["loss"] = self._loss(2)
         if self.class_weight is not None:
             parameters["class_weight"] = self._weights(target)
@@ -795,7 +795,9 @@ class PrivateLogisticRegression(PrivateClassifier):
         if scores.ndim == 1:
             # two classes: the score is the log odds of the second
             return np.stack([expit(-scores), expit(scores)], axis=1)
-        if self.solver_ == "objective_perturbation":  # each class against the rest
+        own = (self.options or {}).get("loss", Logistic())
+        # of another loss each class is learned against the rest
+        if self.solver_ == "objective_perturbation" and not isinstance(own, Logistic):
             each = expit(scores)
             return np.asarray(each / each.sum(axis=1, keepdims=True))
         return np.asarray(softmax(scores, axis=1))
