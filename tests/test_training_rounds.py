@@ -312,6 +312,46 @@ def test_rounds_of_another_training_or_of_other_rows_are_refused() -> None:
     dp.Pipeline(x=at(begun, 1, query=equal))  # another handle of the same
 
 
+@pytest.mark.parametrize("given", [[0.0], [0.0] * 3, 0.0, [[0.0], [0.0]], "ab", None])
+def test_parameters_of_another_shape_are_refused_before_anything_is_paid(given: Any) -> None:
+    begun, one = begin(), FollowTheLeaderRound(round=1)
+    wrong = QUERY.release(one, given=[begun, dp.public(given)])
+    with pytest.raises(dp.DeclarationError, match="computed at 2 numbers"):
+        dp.Pipeline(x=wrong)
+
+
+def test_a_refusal_settles_nothing() -> None:
+    begun = begin()
+    dear = PEOPLE.count().release(dp.Laplace(scale=0.01))
+    with dp.Session(**TERMS, seed=1) as session:
+        session.run(at(begun, 1))
+        with pytest.raises(dp.BudgetError):
+            session.run(dp.Pipeline(r=at(begun, 2, 0.5), n=dear))
+        session.run(at(begun, 2, 0.25))
+        assert recomputed(session._ledger.entries()).reasons == ()
+
+
+def test_two_equal_beginnings_in_one_plan_are_two_trainings() -> None:
+    """Both are paid; a step that has one of them alone goes on with the first, as the ledger."""
+    one, other = begin(), begin()
+    with dp.Session(**TERMS, seed=1) as session:
+        session.run(at(one, 1))
+        once = session.spent.costs[1]
+        both = session.run(dp.Pipeline(x=at(one, 1), y=at(other, 1)))
+        assert session.spent.costs[1] == pytest.approx(2 * once)
+        assert (both["x"] != both["y"]).all()
+        session.run(at(one, 2))
+        with pytest.raises(RunError, match="next round of this training is 3"):
+            session.run(at(other, 2, 1.0))
+        session.run(at(other, 3, 1.0))
+        with pytest.raises(RunError, match="next round of this training is 4"):
+            session.run(at(one, 3))
+        session.run(dp.Pipeline(x=at(one, 2), y=at(other, 2, 2.0)))
+        assert session.spent.costs[1] == pytest.approx(2 * once)
+        assert recomputed(session._ledger.entries()).reasons == ()
+        assert dp.verify(session.certificate()).holds
+
+
 def test_two_trainings_of_one_session_do_not_meet() -> None:
     one, other = begin(run="one"), begin(run="other")
     with dp.Session(**TERMS, seed=1) as session:
@@ -429,7 +469,36 @@ def test_a_crash_between_payment_and_release_is_paid_for(
         with pytest.raises(RunError, match="next round of this training is 2"):
             session.run(at(begun, 1))  # drawn, and lost
         assert recomputed(session._ledger.entries()).reasons == ()
+        session.run(at(begun, 2))  # without it, these are a part of what was paid for
+        session.run(at(begun, 3))
+        assert session.spent.costs[1] == pytest.approx(2 * once)
+        assert recomputed(session._ledger.entries()).reasons == ()
         assert dp.verify(session.certificate()).holds
+
+
+def test_a_round_may_be_released_after_a_later_one() -> None:
+    begun, failures = begin(), [1]
+
+    def failing(value: Any) -> float:
+        if failures:
+            raise ValueError(failures.pop())
+        return 1.0
+
+    with dp.Session(**TERMS, seed=1) as session:
+        session.run(at(begun, 1))
+        second = at(begun, 2)
+        plan = dp.Pipeline(r=second, p=dp.post(failing, second))
+        with pytest.raises(RunError, match="ValueError"):
+            session.run(plan)  # drawn, and not released
+        session.run(at(begun, 3))
+        session.run(plan)
+        entries = session._ledger.entries()
+        assert recomputed(entries).reasons == ()
+        assert dp.verify(session.certificate()).holds
+    # once more, which is another draw of it
+    again = [*entries, entries[-4], {**entries[-1], "of": len(entries)}]
+    assert entries[-4]["kind"] == "spend"
+    assert "the next one was due" in str(recomputed(rechained(again)).reasons)
 
 
 def test_two_sessions_that_begin_at_once_do_not_share_a_training(
