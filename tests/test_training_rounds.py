@@ -6,6 +6,7 @@ All rounds are one release, which the beginning of a training pays for.
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,47 @@ def test_amplified_rounds_compose_with_what_comes_in_between(
     alone = accountants.Sequential([accountants.Spend(accountants.Gaussian(1 / SIGMA)), response])
     least = accountants.measure(alone, accountants.Distribution(), epsilon=epsilon).bounds.lower
     assert found.max() < least
+
+
+@pytest.mark.parametrize(("coefficient", "sigma", "response"), [(0.5, 0.8, 1.5), (0.9, 1.3, 0.3)])
+@pytest.mark.parametrize("epsilon", [0.0, 1.5])
+def test_the_best_adversary_of_three_bins_stays_below_the_bound(
+    coefficient: float, sigma: float, response: float, epsilon: float
+) -> None:
+    """Moves of both later rounds are chosen by dynamic programming, in view of rows and of bits.
+
+    A bit of randomized response comes before the first round, and one before the second.
+    """
+    c, right = coefficient, 1 / (1 + math.exp(-response))
+    whole = accountants.allocated_matrix_factorization(accountants.Toeplitz([1.0, c], 3), sigma, 3)
+    bits = [accountants.Spend(accountants.Pure(response))] * 2
+    term = accountants.Sequential([whole, *bits])
+    bound = accountants.measure(term, accountants.Distribution(), epsilon=epsilon).bounds.upper
+    edges = np.linspace(-5.2 * sigma, 5.2 * sigma + 2.2, 62)
+    y = (edges[1:] + edges[:-1]) / 2
+    weight = np.diff(stats.norm.cdf(edges, 0, sigma))
+    moves = (-1.0, -0.5, 0.0, 0.5, 1.0)
+
+    def ratio(move: float) -> Any:
+        return np.exp((move * y - move * move / 2) / sigma**2)
+
+    found = np.zeros(2)
+    for first, second in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        p = math.prod(right if bit else 1 - right for bit in (first, second))
+        q = math.prod(1 - right if bit else right for bit in (first, second))
+        best = np.full((2, len(y)), -np.inf)
+        for v in moves:
+            one = ratio(1.0)[:, None] * ratio(c)[None, :]
+            two = np.ones_like(one) * ratio(v)
+            last = np.full((2, len(y), len(y)), -np.inf)
+            for w in moves:
+                mean = (one[..., None] + two[..., None] * ratio(c * v) + ratio(w)) * p / q / 3
+                last[0] = np.maximum(last[0], np.maximum(mean - math.exp(epsilon), 0) @ weight)
+                last[1] = np.maximum(last[1], np.maximum(1 - math.exp(epsilon) * mean, 0) @ weight)
+            best = np.maximum(best, last @ weight)
+        found += q * (best @ weight)
+    assert found.max() <= bound + 1e-4
+    assert found.max() > bound * 0.6
 
 
 # --- What rounds release -----------------------------------------------------------------------
@@ -441,6 +483,56 @@ def test_noise_that_was_interrupted_ends_the_training(monkeypatch: pytest.Monkey
                 session.run(at(begun, 2, theta))
         session.run(at(begin(run="again"), 1))
         assert dp.verify(session.certificate()).holds
+
+
+@pytest.mark.slow
+def test_whatever_line_is_interrupted_a_place_has_one_answer() -> None:
+    """Ctrl-C at each line of what pays, draws and records; then everything is asked for again."""
+    names = {"_spend", "decide", "_computing", "_compute", "_record", "prefix", "added", "push"}
+    names |= {"check_runs", "settle_places", "_find_runs", "_may_continue", "can_continue"}
+    before, line, endings = sys.gettrace(), 0, set[tuple[int, ...]]()
+    while True:
+        line, begun, seen = line + 1, begin(), [0]
+
+        def interrupt(frame: Any, event: str, _: Any, seen: Any = seen, line: int = line) -> Any:
+            if frame.f_code.co_name not in names:
+                return None
+            seen[0] += event == "line"
+            if seen[0] == line and event == "line":
+                sys.settrace(before)
+                raise KeyboardInterrupt
+            return interrupt
+
+        with dp.Session(**TERMS, seed=1) as session:
+            session.run(at(begun, 1))
+            spent = session.spent
+            sys.settrace(interrupt)
+            try:
+                session.run(at(begun, 2))
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(before)
+            if seen[0] < line:
+                break
+            answers: dict[int, set[bytes]] = {}
+            for number in (2, 1, 2, 3, 2):
+                for theta in (0.0, 0.5):
+                    query = at(begun, number, theta)
+                    for ask in (query, dp.Pipeline(x=query)):
+                        try:
+                            value: Any = session.run(ask)
+                        except (RunError, dp.DeclarationError):
+                            continue
+                        value = value["x"] if ask is not query else value
+                        answers.setdefault(number, set()).add(np.asarray(value).tobytes())
+            assert all(len(each) == 1 for each in answers.values())
+            endings.add(tuple(sorted(answers)))
+            assert session.spent == spent
+            assert recomputed(session._ledger.entries()).reasons == ()
+            assert dp.verify(session.certificate()).holds
+    assert line > 40
+    assert {(1, 2, 3), (1, 3)} <= endings  # continued, and lost
 
 
 def test_a_crash_between_payment_and_release_is_paid_for(

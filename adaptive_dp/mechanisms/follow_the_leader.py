@@ -775,7 +775,8 @@ class FollowTheLeaderRun(FollowTheLeader):
 
     *Any trade-off function* that bounds each strategy's bounds the composition: an interactive
     mechanism of finitely many answers (rows are of 64 bits) is then post-processing of one pair of
-    that trade-off function (Vadhan and Zhang 2023).
+    that trade-off function (Vadhan and Zhang 2023). So what holds of that pair but for a delta
+    (`PrivacyLoss.delta_floor`), of which the first argument says nothing, adds up as well.
 
     Parameters
     ----------
@@ -839,9 +840,10 @@ class FollowTheLeaderRound(Mechanism):
     Given are the beginning and the parameters, as `AdaptiveSums.at` reads them. Released is what
     the round adds to the noisy prefix sums, shape (d,): the round's sum with correlated noise.
 
-    Privacy: what the training's beginning has paid covers all rounds (see there), each released
-    once, in order, of the same units and with sums that move no farther. The gradients may be those
-    of another function in each round.
+    Privacy: what the training's beginning has paid covers all rounds (see there), each drawn once,
+    in order, of the same units and with sums that move no farther. The gradients may be those of
+    another function in each round. A round that is drawn and never released takes nothing from
+    that: the others are a part of all.
 
     Parameters
     ----------

@@ -861,8 +861,8 @@ class Session:
         released. If another step drew the random parts again, they would not be the same for all
         steps of the session.
         """
-        self._is_computing = True
         try:
+            self._is_computing = True
             yield
         finally:
             self._is_computing = False
