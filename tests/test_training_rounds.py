@@ -23,6 +23,7 @@ from adaptive_dp.mechanisms.follow_the_leader import (
     FollowTheLeader,
     FollowTheLeaderRound,
     FollowTheLeaderRun,
+    Rounds,
 )
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.session.entries import GENESIS, chained
@@ -321,6 +322,18 @@ def test_any_round_but_the_next_one_is_refused_and_nothing_is_written() -> None:
         fifth = at(begun, 5)
         with pytest.raises(dp.DeclarationError, match="has 4 rounds"):
             session.run(fifth)
+
+
+def test_no_traceback_leads_to_the_batches() -> None:
+    begun = begin()
+    with dp.Session(**TERMS, seed=1) as session:
+        session.run(at(begun, 1))
+        with pytest.raises(RunError, match="next round") as caught:
+            session.run(at(begun, 3))
+    held = [value for each in caught.traceback for value in each.frame.f_locals.values()]
+    assert len(held) > 20
+    assert caught.value.__context__ is None
+    assert not any(isinstance(value, Rounds) for value in held)
 
 
 def test_rounds_of_another_training_or_of_other_rows_are_refused() -> None:

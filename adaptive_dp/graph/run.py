@@ -975,7 +975,15 @@ class Run:
                 f"node {node.name!r} continues a run whose noise is not in this process; begin "
                 "another one, which is paid for. Nothing was released."
             )
-        node.handle.operation.mechanism.check_run(run.state.reveal())  # type: ignore[attr-defined]
+        operation: Any = node.handle.operation
+        refused = ""
+        try:
+            operation.mechanism.check_run(run.state.reveal())
+        except RunError as error:
+            refused = str(error)
+        # outside of the handler, so that no traceback leads to frames that hold the state
+        if refused:
+            raise RunError(refused)
 
     def _run_of(self, node: Node) -> Handle:
         """Return the release that has begun the run which a node continues."""
