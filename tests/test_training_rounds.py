@@ -294,6 +294,7 @@ def test_the_beginning_costs_what_the_whole_training_costs_and_rounds_nothing() 
         certificate = session.certificate()
         assert dp.verify(certificate).holds
         assert [row.theorem for row in certificate.nodes].count(FollowTheLeaderRound.theorem) == 4
+        assert str(session.remaining) == "left 77.1%"  # of rounds there are four, however much
     with dp.Session(**TERMS, seed=1) as session:
         session.run(whole)
         assert session.spent == spent
