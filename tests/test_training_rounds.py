@@ -6,6 +6,7 @@ All rounds are one release, which the beginning of a training pays for.
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from adaptive_dp.mechanisms.follow_the_leader import (
     FollowTheLeader,
     FollowTheLeaderRound,
     FollowTheLeaderRun,
+    Rounds,
 )
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.session.entries import GENESIS, chained
@@ -141,6 +143,47 @@ def test_amplified_rounds_compose_with_what_comes_in_between(
     assert found.max() < least
 
 
+@pytest.mark.parametrize(("coefficient", "sigma", "response"), [(0.5, 0.8, 1.5), (0.9, 1.3, 0.3)])
+@pytest.mark.parametrize("epsilon", [0.0, 1.5])
+def test_the_best_adversary_of_three_bins_stays_below_the_bound(
+    coefficient: float, sigma: float, response: float, epsilon: float
+) -> None:
+    """Moves of both later rounds are chosen by dynamic programming, in view of rows and of bits.
+
+    A bit of randomized response comes before the first round, and one before the second.
+    """
+    c, right = coefficient, 1 / (1 + math.exp(-response))
+    whole = accountants.allocated_matrix_factorization(accountants.Toeplitz([1.0, c], 3), sigma, 3)
+    bits = [accountants.Spend(accountants.Pure(response))] * 2
+    term = accountants.Sequential([whole, *bits])
+    bound = accountants.measure(term, accountants.Distribution(), epsilon=epsilon).bounds.upper
+    edges = np.linspace(-5.2 * sigma, 5.2 * sigma + 2.2, 62)
+    y = (edges[1:] + edges[:-1]) / 2
+    weight = np.diff(stats.norm.cdf(edges, 0, sigma))
+    moves = (-1.0, -0.5, 0.0, 0.5, 1.0)
+
+    def ratio(move: float) -> Any:
+        return np.exp((move * y - move * move / 2) / sigma**2)
+
+    found = np.zeros(2)
+    for first, second in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        p = math.prod(right if bit else 1 - right for bit in (first, second))
+        q = math.prod(1 - right if bit else right for bit in (first, second))
+        best = np.full((2, len(y)), -np.inf)
+        for v in moves:
+            one = ratio(1.0)[:, None] * ratio(c)[None, :]
+            two = np.ones_like(one) * ratio(v)
+            last = np.full((2, len(y), len(y)), -np.inf)
+            for w in moves:
+                mean = (one[..., None] + two[..., None] * ratio(c * v) + ratio(w)) * p / q / 3
+                last[0] = np.maximum(last[0], np.maximum(mean - math.exp(epsilon), 0) @ weight)
+                last[1] = np.maximum(last[1], np.maximum(1 - math.exp(epsilon) * mean, 0) @ weight)
+            best = np.maximum(best, last @ weight)
+        found += q * (best @ weight)
+    assert found.max() <= bound + 1e-4
+    assert found.max() > bound * 0.6
+
+
 # --- What rounds release -----------------------------------------------------------------------
 
 
@@ -251,6 +294,7 @@ def test_the_beginning_costs_what_the_whole_training_costs_and_rounds_nothing() 
         certificate = session.certificate()
         assert dp.verify(certificate).holds
         assert [row.theorem for row in certificate.nodes].count(FollowTheLeaderRound.theorem) == 4
+        assert str(session.remaining) == "left 77.1%"  # of rounds there are four, however much
     with dp.Session(**TERMS, seed=1) as session:
         session.run(whole)
         assert session.spent == spent
@@ -279,6 +323,18 @@ def test_any_round_but_the_next_one_is_refused_and_nothing_is_written() -> None:
         fifth = at(begun, 5)
         with pytest.raises(dp.DeclarationError, match="has 4 rounds"):
             session.run(fifth)
+
+
+def test_no_traceback_leads_to_the_batches() -> None:
+    begun = begin()
+    with dp.Session(**TERMS, seed=1) as session:
+        session.run(at(begun, 1))
+        with pytest.raises(RunError, match="next round") as caught:
+            session.run(at(begun, 3))
+    held = [value for each in caught.traceback for value in each.frame.f_locals.values()]
+    assert len(held) > 20
+    assert caught.value.__context__ is None
+    assert not any(isinstance(value, Rounds) for value in held)
 
 
 def test_rounds_of_another_training_or_of_other_rows_are_refused() -> None:
@@ -310,6 +366,46 @@ def test_rounds_of_another_training_or_of_other_rows_are_refused() -> None:
         dp.Pipeline(a=at(begun, 2), b=at(begun, 2, 1.0))
     equal = PEOPLE.examples(["age"], "ill", norm=1.0).stream(Logistic(), clip=1.0)
     dp.Pipeline(x=at(begun, 1, query=equal))  # another handle of the same
+
+
+@pytest.mark.parametrize("given", [[0.0], [0.0] * 3, 0.0, [[0.0], [0.0]], "ab", None])
+def test_parameters_of_another_shape_are_refused_before_anything_is_paid(given: Any) -> None:
+    begun, one = begin(), FollowTheLeaderRound(round=1)
+    wrong = QUERY.release(one, given=[begun, dp.public(given)])
+    with pytest.raises(dp.DeclarationError, match="computed at 2 numbers"):
+        dp.Pipeline(x=wrong)
+
+
+def test_a_refusal_settles_nothing() -> None:
+    begun = begin()
+    dear = PEOPLE.count().release(dp.Laplace(scale=0.01))
+    with dp.Session(**TERMS, seed=1) as session:
+        session.run(at(begun, 1))
+        with pytest.raises(dp.BudgetError):
+            session.run(dp.Pipeline(r=at(begun, 2, 0.5), n=dear))
+        session.run(at(begun, 2, 0.25))
+        assert recomputed(session._ledger.entries()).reasons == ()
+
+
+def test_two_equal_beginnings_in_one_plan_are_two_trainings() -> None:
+    """Both are paid; a step that has one of them alone goes on with the first, as the ledger."""
+    one, other = begin(), begin()
+    with dp.Session(**TERMS, seed=1) as session:
+        session.run(at(one, 1))
+        once = session.spent.costs[1]
+        both = session.run(dp.Pipeline(x=at(one, 1), y=at(other, 1)))
+        assert session.spent.costs[1] == pytest.approx(2 * once)
+        assert (both["x"] != both["y"]).all()
+        session.run(at(one, 2))
+        with pytest.raises(RunError, match="next round of this training is 3"):
+            session.run(at(other, 2, 1.0))
+        session.run(at(other, 3, 1.0))
+        with pytest.raises(RunError, match="next round of this training is 4"):
+            session.run(at(one, 3))
+        session.run(dp.Pipeline(x=at(one, 2), y=at(other, 2, 2.0)))
+        assert session.spent.costs[1] == pytest.approx(2 * once)
+        assert recomputed(session._ledger.entries()).reasons == ()
+        assert dp.verify(session.certificate()).holds
 
 
 def test_two_trainings_of_one_session_do_not_meet() -> None:
@@ -403,6 +499,56 @@ def test_noise_that_was_interrupted_ends_the_training(monkeypatch: pytest.Monkey
         assert dp.verify(session.certificate()).holds
 
 
+@pytest.mark.slow
+def test_whatever_line_is_interrupted_a_place_has_one_answer() -> None:
+    """Ctrl-C at each line of what pays, draws and records; then everything is asked for again."""
+    names = {"_spend", "decide", "_computing", "_compute", "_record", "prefix", "added", "push"}
+    names |= {"check_runs", "settle_places", "_find_runs", "_may_continue", "can_continue"}
+    before, line, endings = sys.gettrace(), 0, set[tuple[int, ...]]()
+    while True:
+        line, begun, seen = line + 1, begin(), [0]
+
+        def interrupt(frame: Any, event: str, _: Any, seen: Any = seen, line: int = line) -> Any:
+            if frame.f_code.co_name not in names:
+                return None
+            seen[0] += event == "line"
+            if seen[0] == line and event == "line":
+                sys.settrace(before)
+                raise KeyboardInterrupt
+            return interrupt
+
+        with dp.Session(**TERMS, seed=1) as session:
+            session.run(at(begun, 1))
+            spent = session.spent
+            sys.settrace(interrupt)
+            try:
+                session.run(at(begun, 2))
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(before)
+            if seen[0] < line:
+                break
+            answers: dict[int, set[bytes]] = {}
+            for number in (2, 1, 2, 3, 2):
+                for theta in (0.0, 0.5):
+                    query = at(begun, number, theta)
+                    for ask in (query, dp.Pipeline(x=query)):
+                        try:
+                            value: Any = session.run(ask)
+                        except (RunError, dp.DeclarationError):
+                            continue
+                        value = value["x"] if ask is not query else value
+                        answers.setdefault(number, set()).add(np.asarray(value).tobytes())
+            assert all(len(each) == 1 for each in answers.values())
+            endings.add(tuple(sorted(answers)))
+            assert session.spent == spent
+            assert recomputed(session._ledger.entries()).reasons == ()
+            assert dp.verify(session.certificate()).holds
+    assert line > 40
+    assert {(1, 2, 3), (1, 3)} <= endings  # continued, and lost
+
+
 def test_a_crash_between_payment_and_release_is_paid_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,7 +575,36 @@ def test_a_crash_between_payment_and_release_is_paid_for(
         with pytest.raises(RunError, match="next round of this training is 2"):
             session.run(at(begun, 1))  # drawn, and lost
         assert recomputed(session._ledger.entries()).reasons == ()
+        session.run(at(begun, 2))  # without it, these are a part of what was paid for
+        session.run(at(begun, 3))
+        assert session.spent.costs[1] == pytest.approx(2 * once)
+        assert recomputed(session._ledger.entries()).reasons == ()
         assert dp.verify(session.certificate()).holds
+
+
+def test_a_round_may_be_released_after_a_later_one() -> None:
+    begun, failures = begin(), [1]
+
+    def failing(value: Any) -> float:
+        if failures:
+            raise ValueError(failures.pop())
+        return 1.0
+
+    with dp.Session(**TERMS, seed=1) as session:
+        session.run(at(begun, 1))
+        second = at(begun, 2)
+        plan = dp.Pipeline(r=second, p=dp.post(failing, second))
+        with pytest.raises(RunError, match="ValueError"):
+            session.run(plan)  # drawn, and not released
+        session.run(at(begun, 3))
+        session.run(plan)
+        entries = session._ledger.entries()
+        assert recomputed(entries).reasons == ()
+        assert dp.verify(session.certificate()).holds
+    # once more, which is another draw of it
+    again = [*entries, entries[-4], {**entries[-1], "of": len(entries)}]
+    assert entries[-4]["kind"] == "spend"
+    assert "the next one was due" in str(recomputed(rechained(again)).reasons)
 
 
 def test_two_sessions_that_begin_at_once_do_not_share_a_training(

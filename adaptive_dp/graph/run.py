@@ -937,16 +937,22 @@ class Run:
                 operation.mechanism.check_run(beginning.mechanism.begin())
                 continue
             self._check_run(node)
-            asked = self.hidden[self._run_of(node)].asked
             # two releases in one place would be paid for once, also if one was never finished
-            if (
-                place is not None
-                and asked.setdefault(place, digests[node.name]) != digests[node.name]
-            ):
+            asked = self.hidden[self._run_of(node)].asked
+            if place is not None and asked.get(place, digests[node.name]) != digests[node.name]:
                 raise RunError(
                     f"node {node.name!r} was asked for with other parameters before, and was "
                     "interrupted: ask for it as it was. Nothing was released."
                 )
+
+    def settle_places(self, nodes: Sequence[Node], digests: Mapping[str, str]) -> None:
+        """Store what nodes ask of runs in their places: once nothing refuses their payment."""
+        for node in nodes:
+            operation = node.handle.operation
+            if isinstance(operation, Release) and operation.mechanism.ordinal:
+                run = self.hidden.get(self._run_of(node))
+                if run is not None:
+                    run.asked.setdefault(operation.mechanism.ordinal, digests[node.name])
 
     def may_retake(self, node: Node) -> bool:
         """Return whether nothing was drawn yet for a node that continues a run in its own place."""
@@ -969,7 +975,15 @@ class Run:
                 f"node {node.name!r} continues a run whose noise is not in this process; begin "
                 "another one, which is paid for. Nothing was released."
             )
-        node.handle.operation.mechanism.check_run(run.state.reveal())  # type: ignore[attr-defined]
+        operation: Any = node.handle.operation
+        refused = ""
+        try:
+            operation.mechanism.check_run(run.state.reveal())
+        except RunError as error:
+            refused = str(error)
+        # outside of the handler, so that no traceback leads to frames that hold the state
+        if refused:
+            raise RunError(refused)
 
     def _run_of(self, node: Node) -> Handle:
         """Return the release that has begun the run which a node continues."""

@@ -47,7 +47,7 @@ from accountants import (
 from accountants.errors import AccountingError
 from accountants.numerics import down, up
 from adaptive_dp.graph.errors import DeclarationError, RunError
-from adaptive_dp.graph.handles import lineage, unaliased
+from adaptive_dp.graph.handles import Constant, lineage, unaliased
 from adaptive_dp.graph.mechanism import AdaptiveSums, Free, Mechanism, noise_parameter
 from adaptive_dp.graph.values import as_int, number
 from adaptive_dp.mechanisms.additive import checked
@@ -550,7 +550,8 @@ class Rounds:
         batch = value.among(self._batches[self.number % own.batches])
         # clamping, so that rows fit into 64 bits, moves no two sums apart
         sums = np.clip(batch.at(parameters), -limit, limit)
-        self.number, self.is_drawing = self.number + 1, True
+        # in this order: a round that was counted and not drawn would put batches in other rows
+        self.is_drawing, self.number = True, self.number + 1
         noise = partial(rounded_gaussian, self._stream, scale, width)
         prefix = value.step * self._run.push(sums, noise)
         self.is_drawing = False
@@ -774,7 +775,8 @@ class FollowTheLeaderRun(FollowTheLeader):
 
     *Any trade-off function* that bounds each strategy's bounds the composition: an interactive
     mechanism of finitely many answers (rows are of 64 bits) is then post-processing of one pair of
-    that trade-off function (Vadhan and Zhang 2023).
+    that trade-off function (Vadhan and Zhang 2023). So what holds of that pair but for a delta
+    (`PrivacyLoss.delta_floor`), of which the first argument says nothing, adds up as well.
 
     Parameters
     ----------
@@ -838,9 +840,10 @@ class FollowTheLeaderRound(Mechanism):
     Given are the beginning and the parameters, as `AdaptiveSums.at` reads them. Released is what
     the round adds to the noisy prefix sums, shape (d,): the round's sum with correlated noise.
 
-    Privacy: what the training's beginning has paid covers all rounds (see there), each released
-    once, in order, of the same units and with sums that move no farther. The gradients may be those
-    of another function in each round.
+    Privacy: what the training's beginning has paid covers all rounds (see there), each drawn once,
+    in order, of the same units and with sums that move no farther. The gradients may be those of
+    another function in each round. A round that is drawn and never released takes nothing from
+    that: the others are a part of all.
 
     Parameters
     ----------
@@ -898,8 +901,9 @@ class FollowTheLeaderRound(Mechanism):
 
     def premises(self, release: Any) -> None:
         """Refuse a training that has not paid for this round."""
-        query, begun, _ = release.inputs
+        query, begun, at = release.inputs
         _refuse_loop(release)
+        _check_parameters(at, query.operation.dimension(query.inputs[0].domain))
         begun = unaliased(begun)
         mechanism = getattr(begun.operation, "mechanism", None)
         if not isinstance(mechanism, FollowTheLeaderRun):
@@ -931,6 +935,22 @@ class FollowTheLeaderRound(Mechanism):
                 "are of the same rows, with the same threshold and as many parameters; begin "
                 "another training for others"
             )
+
+
+def _check_parameters(at: Any, size: int) -> None:
+    """Refuse parameters of another shape that the plan holds: the round would fail, being paid."""
+    if not isinstance(at.operation, Constant):
+        return
+    try:
+        shape = np.asarray(at.operation.value, dtype=np.float64).shape
+    except (TypeError, ValueError):
+        shape = None
+    if shape != (size,):
+        found = "something else" if shape is None else f"shape {shape}"
+        raise DeclarationError(
+            f"a round of this training is computed at {size} numbers, in a list or an array of "
+            f"shape ({size},), got {found}"
+        )
 
 
 def _are_same(one: Any, other: Any) -> bool:

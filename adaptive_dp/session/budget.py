@@ -753,7 +753,8 @@ def _left_in_words(account: Account, totals: Totals, last: StepCosts | None) -> 
     if not totals.within_budget or share == 0:
         return "left 0%: nothing more fits"
     left = f"left {shown(100 * share, upward=False, digits=3)}%"
-    if last is None:
+    # of free steps, such as a round of a training, the budget does not say how many there may be
+    if last is None or all(loss.pure() == 0 for _, loss in last[1]):
         return left
     name, costs, part = last
     more = min(_more_such(sums, costs) for _, sums in account.limits(part))

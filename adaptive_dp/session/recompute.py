@@ -293,10 +293,12 @@ class _Replay:
         self.public_digests: set[str] = set()
         # the numbers of the spends that have released
         self.released: set[int] = set()
-        # of runs whose releases are made in order: by the digest of the release that has begun one,
-        # how many there were, and by the number of a spend those that it pays for
-        self.taken: dict[str, int] = {}
+        # Of runs whose releases are made in order, by the digest of the release that has begun one:
+        # the places that a spend pays for, by its number; up to which place spends have paid; and
+        # the places that were released
         self.places: dict[int, list[tuple[str, int]]] = {}
+        self.paid_up_to: dict[str, int] = {}
+        self.taken: set[tuple[str, int]] = set()
         self.declared: dict[str, tuple[str, str]] = {}
         self.running: dict[int, tuple[float, float]] = {}
         # the edition of the data of the first spend; individual budgets allow no second
@@ -348,6 +350,9 @@ class _Replay:
         # the nodes of its plan that the entry says it pays for
         new = paid_nodes(structure, digests)
         self.places[number] = _places(structure, new)
+        for begun, place in self.places[number]:
+            if place == self.paid_up_to.get(begun, 0) + 1:
+                self.paid_up_to[begun] = place
         reasons = self._unpaid(structure, digests)
         if self.unit.individual is not None:
             reasons += self._individual(structure, new, entry, self.unit.individual)
@@ -397,10 +402,11 @@ class _Replay:
         if of in self.released:
             reasons.append(f"entry {of} has released before, and was paid for once")
         for begun, place in self.places.get(of, ()):
-            # a run pays for one release in each place: a second one would be free
-            if place != self.taken.get(begun, 0) + 1:
+            # A run pays for one release in each place: a second one would be free. One that was
+            # paid for may be missing: its session was interrupted while it was drawn or recorded
+            if (begun, place) in self.taken or place > self.paid_up_to.get(begun, 0):
                 reasons.append(f"it releases in place {place} of a run, and the next one was due")
-            self.taken[begun] = place
+            self.taken.add((begun, place))
         self.released.add(of)
         self.public_digests.update(self.releases[of])
         # a session digest begins with the node's digest, 64 hexadecimal digits (`SessionDigests`)

@@ -368,10 +368,10 @@ class Session:
         # handles whose noise earlier steps have solved: what replaces each, and what it was for
         self._solved: dict[Handle, Handle] = {}
         self._limits: dict[Handle, StepLimit] = {}
-        # the hidden state of runs, the handle that has begun each by its session digest, and how
-        # many sparse vectors there are
+        # the hidden state of runs, by the handle and by the session digest of the release that has
+        # begun each, and how many sparse vectors there are
         self._hidden: dict[Handle, HiddenRun] = {}
-        self._begun: dict[str, Handle] = {}
+        self._begun: dict[str, HiddenRun] = {}
         self._sparse_vectors = self._holdouts = 0
         # what `pipeline` has made of the spends so far, and the handle of each by its number
         self._journal, self._plans, self._plans_read = Journal(), LedgerPlans(), 0
@@ -574,7 +574,7 @@ class Session:
                 #    the end of 5. a crash wastes what was paid: no value has left.
                 number = 0
                 if request.new:
-                    number = self._spend(request, costs, name)
+                    number = self._spend(request, costs, name, run)
                     run.round = (number,)  # of a simulation: each spend draws noise of its own
                     self._own[number] = request
                 step = _Step(request, run, releases, number)
@@ -778,11 +778,13 @@ class Session:
             if not (isinstance(node, ReleaseNode) and node.mechanism.continues):
                 continue
             begun = request.structure.of(node.handle.inputs[1])
-            first = self._begun.get(request.digests[begun.name])
-            if first in self._hidden and begun.name in request.available:
-                self._hidden.setdefault(begun.handle, self._hidden[first])
+            run = self._begun.get(request.digests[begun.name])
+            # The ledger knows runs by digest: of two equal beginnings in one plan, which are paid
+            # for twice, the second one's handle alone in a step stands for the first
+            if run is not None and begun.name in request.available:
+                self._hidden[begun.handle] = run
 
-    def _spend(self, request: _Request, costs: Costs, name: str) -> int:
+    def _spend(self, request: _Request, costs: Costs, name: str, run: Run) -> int:
         """Write a step's cost into the ledger if it fits, and return the number of its entry."""
         placed = in_edition(costs, self._edition)
 
@@ -796,6 +798,8 @@ class Session:
             self._check_made_once(request)
             self._check_open()
             self._account.check(placed, request.part)
+            # not before, since a refusal changes nothing; and not after the entry is written
+            run.settle_places(request.new, request.digests)
             # `_offered` is read in the transaction: no node is offered by two entries
             return spend_entry(
                 request.plan,
@@ -857,15 +861,15 @@ class Session:
         released. If another step drew the random parts again, they would not be the same for all
         steps of the session.
         """
-        self._is_computing = True
         try:
+            self._is_computing = True
             yield
         finally:
             self._is_computing = False
             self._cache.store(run, request.digests)
             for node in request.new:
-                if node.handle in self._hidden:
-                    self._begun[request.digests[node.name]] = node.handle
+                if node.name in run.public_values and node.handle in self._hidden:
+                    self._begun[request.digests[node.name]] = self._hidden[node.handle]
             self._declare_public(request)
 
     def _declare_public(self, request: _Request) -> None:
@@ -1194,7 +1198,8 @@ class Session:
 
     def _drop_run(self, begun: Handle) -> None:
         """Forget the noise of a run of sparse vector, which can answer nothing more then."""
-        self._hidden.pop(self._solved.get(begun, begun), None)
+        run = self._hidden.pop(self._solved.get(begun, begun), None)
+        self._begun = {key: each for key, each in self._begun.items() if each is not run}
 
     def part(self, name: str, share: float) -> Part:
         """Return a sub-session that can spend at most a share of this session's budget.
