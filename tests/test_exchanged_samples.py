@@ -486,10 +486,11 @@ def test_no_random_plan_loses_more(seed: int) -> None:
             mean = tuple(value_of(each, unit, drawn) for each in releases)
             of_all = (rates[i] if drawn[i] else 1 - rates[i] for i in rates)
             means[mean] = means.get(mean, 0.0) + math.prod(of_all)
-        laws[frozenset(means.items())] = sum(
+        law = (
             p * np.outer(masses(at, a, releases[0].sigma), masses(at, b, releases[1].sigma))
             for (a, b), p in means.items()
         )
+        laws[frozenset(means.items())] = np.asarray(sum(law))
     for delta in (0.15, 0.01):
         epsilon = plan.certify(delta=delta).epsilon
         pairs = itertools.combinations(laws.values(), 2)
