@@ -141,7 +141,7 @@ def half_moment(loss, density, points, z: complex) -> mp.mpc:  # type: ignore[no
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.6])
-@pytest.mark.parametrize("mu", [0.2, 3.0])
+@pytest.mark.parametrize("mu", [0.2, 1.2])
 def test_log_moments_of_many_points_are_those_of_each(mu: float, rate: float) -> None:
     """Points of one real part are summed together, whatever their order and widths of panels."""
     pair = ReplacedSampleLoss(body(Gaussian(mu)), rate).pair()
@@ -153,7 +153,7 @@ def test_log_moments_of_many_points_are_those_of_each(mu: float, rate: float) ->
         alone = pair.log_moment(np.array([point]))
         assert alone is not None
         apart = np.exp(together[0][at] - alone[0][0]) - 1  # logarithms up to 2 pi i
-        assert abs(apart) <= 1.1 * (together[1][at] + alone[1][0]) <= 1e-2
+        assert abs(apart) <= 1.1 * (together[1][at] + alone[1][0]) <= 1e-6
 
 
 @pytest.mark.parametrize("z", [0.01, 6.0, 0.4 + 12j, -2.5 + 1j])
