@@ -34,7 +34,7 @@ from typing import Any, Self
 import numpy as np
 from attrs import frozen
 
-from accountants.numerics import UNIT, Array, Complex, by_class, expm1, gauss_rule, log1p, up
+from accountants.numerics import UNIT, Array, Complex, by_class, gauss_rule, log1p, up
 
 
 class Pair:
@@ -640,45 +640,102 @@ def _group(half: Half, a: Complex, b: Complex, width: float) -> tuple[Complex, A
     )
     log_missing = log_missing + 1e-9 * (1 + np.abs(log_missing))
     value, error = np.zeros_like(a), np.zeros(len(a))
-    step = max(1, _BATCH // len(s))
-    for at in range(0, len(a), step):
-        some = slice(at, at + step)
-        value[some], error[some] = _sum(a[some], b[some], half.loss(s), log_mass, log_missing[some])
+    loss = half.loss(s)
+    # on a line all powers have one real part: what depends on it alone is computed once
+    reals, place = np.unique(a.real + 1j * b.real, return_inverse=True)
+    for at, real in enumerate(reals.tolist()):
+        alike = np.flatnonzero(place == at)
+        value[alike], error[alike] = _sum(
+            (real.real, real.imag), a.imag[alike], loss, log_mass, log_missing[alike]
+        )
     return value, error
 
 
 def _sum(
-    a: Complex, b: Complex, losses: tuple[Array, Array], log_mass: Array, log_missing: Array
+    power: tuple[float, float],
+    turns: Array,
+    losses: tuple[Array, Array],
+    log_mass: Array,
+    log_missing: Array,
 ) -> tuple[Complex, Array]:
-    """Return log-moments from the rule's sum, with its rounding and what it misses."""
-    w, slip = losses
+    """Return log-moments from the rule's sum, with its rounding and what it misses.
+
+    With ``a = A + iy``, ``b = B - iy`` and ``h = yw / 2`` the product of both factors is
+    ``(e^{Aw} - 1)(e^{Bw} - 1) + 2 (e^{Aw} + e^{Bw}) sin^2 h - i (e^{Aw} - e^{Bw}) sin 2h``. As
+    A is at least 1/2 and w at least 0, the first term is no larger than the product's modulus, nor
+    is the last, and the second is at most 11 times as large: let ``e^{Aw}`` be at most e, else both
+    factors are at least 0.63 and ``0.63 sin^2 h`` times it. So nothing that matters cancels.
+
+    Parameters
+    ----------
+    power
+        A and B.
+    turns
+        y of each log-moment.
+    losses
+        w with the bound of its error, at the rule's nodes.
+    log_mass, log_missing
+        The log of the nodes' masses, and of what the rule misses in each log-moment.
+    """
+    kept = log_mass > -np.inf
+    w, slip, log_mass = losses[0][kept], losses[1][kept], log_mass[kept]
+    more, less = power
+    rise, fall, between = more * w, less * w, (more - less) * w
     with np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore"):
-        peak = (a.real[:, None] * w + log_mass).max(axis=1)
+        peak = float((rise + log_mass).max())
         far = peak > _FAR
-        shift = np.where(far, peak, 0.0)[:, None]
-        rise, fall = a[:, None] * w, b[:, None] * w
-        # mass e^{aL}, and mass (e^{aL} - 1), which is as much where e^{-40} is nothing
-        grown = np.exp(rise.real + log_mass - shift)
-        small = np.exp(log_mass) * expm1(np.where(rise.real < 40, rise, 0.0))
-        one = np.where((rise.real < 40) & ~far[:, None], small, grown * np.exp(1j * rise.imag))
-        two = expm1(fall)
-        moved = slip + 2 * UNIT * w
-        log_wrong = UNIT * (128 + 64 * np.abs(np.maximum(log_mass, -1e300)) + 4 * shift)
-        # error of each factor: of its mass, and of its exponent (the loss's own error times |a|)
-        off_one = log_wrong * np.abs(one) + (np.abs(a)[:, None] * moved * 2 + 1e-16) * grown
-        off_two = 32 * UNIT * np.abs(two) + np.abs(b)[:, None] * moved * np.exp(fall.real) * 2
-        # product rule of errors, second order included
-        off = off_one * np.abs(two) + off_two * np.abs(one) + off_one * off_two
-        off = off + len(w) * UNIT * np.abs(one) * np.abs(two)
-        off = np.where(log_mass > -np.inf, off, 0.0).sum(axis=1)
+        shift = peak if far else 0.0
+        mass, grown = np.exp(log_mass - shift), np.exp(rise + log_mass - shift)
+        lower, factor = np.exp(fall + log_mass - shift), np.exp(fall)
+        # mass (e^{Aw} - 1) is as much as mass e^{Aw} where e^{-40} is nothing
+        small = (rise < 40) & (not far)
+        one = np.where(small, mass * np.expm1(np.where(small, rise, 0.0)), grown)
+        two = np.expm1(fall)
+        apart = np.where(between < 40, lower * np.expm1(np.minimum(between, 40.0)), grown - lower)
+        # the moduli are at most ``one + 2 first |sin h|`` and ``|two| + 2 second |sin h|``
+        first, second = np.sqrt(grown) * np.sqrt(mass), np.exp(fall / 2)
+        # of a node's mass, and of each term, relative to the product of the moduli
+        wrong = UNIT * (512 + 192 * np.abs(log_mass) + 24 * shift)
+        # of both exponents: the loss's own error, and the rounding of each product with it
+        moved = 2 * (slip + 16 * UNIT * w)
+        size_a, size_b = np.hypot(more, turns), np.hypot(less, turns)
+        total = np.full(len(turns), -(one * two).sum(), dtype=np.complex128)
+        summed = np.full(len(turns), (one * np.abs(two)).sum())
+        off = (wrong * one * np.abs(two)).sum() + size_a * (moved * grown * np.abs(two)).sum()
+        off = off + size_b * (moved * factor * one).sum()
+        off = off + size_a * size_b * (moved * moved * grown * factor).sum()
+        if turns.any():
+            by_sine = np.stack(
+                [
+                    2 * wrong * (one * second + first * np.abs(two)),
+                    2 * moved * grown * second,
+                    2 * moved * factor * first,
+                    2 * np.abs(apart),
+                ],
+                axis=1,
+            )
+            by_square = np.stack([2 * (grown + lower), 4 * wrong * first * second], axis=1)
+            step = max(1, _BATCH // len(w))
+            for at in range(0, len(turns), step):
+                some = slice(at, at + step)
+                half = np.multiply.outer(turns[some] / 2, w)
+                sine = np.sin(half)
+                total.imag[some] = 2 * ((sine * np.cos(half)) @ apart)
+                squares, sines = (sine * sine) @ by_square, np.abs(sine) @ by_sine
+                total.real[some] -= squares[:, 0]
+                summed[some] += squares[:, 0] + sines[:, 3]
+                off[some] += squares[:, 1] + sines[:, 0]
+                off[some] += size_a[some] * sines[:, 1] + size_b[some] * sines[:, 2]
+        # the sum's own rounding, in whatever order it is made, and what has underflowed
+        off = (off + 4 * len(w) * UNIT * summed) * (1 + 1e-9) + 1e-300
         # what is 1 beside an astronomical moment is lost: 1e-100 covers it
-        missing = np.exp(log_missing - shift[:, 0]) + np.where(far, 1e-100, 0.0)
-        total, error = -(one * two).sum(axis=1), (off + missing) * (1 + 1e-9)
+        missing = np.exp(log_missing - shift) + (1e-100 if far else 0.0)
+        error = (off + missing) * (1 + 1e-9)
         near, near_error = log1p(total, error)
-        moved = error / np.abs(total)
-        beyond = np.log(np.where(total == 0, 1.0, total)) + shift[:, 0]
-        beyond_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(beyond), np.inf)
-    value, bound = np.where(far, beyond, near), np.where(far, beyond_error, near_error)
+        moved_by = error / np.abs(total)
+        beyond = np.log(np.where(total == 0, 1.0, total)) + shift
+        beyond_error = np.where(moved_by < 0.5, 2 * moved_by + 8 * UNIT * np.abs(beyond), np.inf)
+    value, bound = (beyond, beyond_error) if far else (near, near_error)
     finite = np.isfinite(value) & np.isfinite(bound)
     return np.where(finite, value, 0.0), np.where(finite, up(bound), np.inf)
 

@@ -150,22 +150,24 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
         name = draw(st.sampled_from(["b", "c"]))
         return among[kind](dp.Free(name, weight) if free else weight)
 
-    def released(at: Any) -> Any:
+    def released(at: Any, additive: Any = ADDITIVE) -> Any:
         queries = {
-            "count": lambda: at.count().release(noise(ADDITIVE)),
-            "sum": lambda: at["x"].sum().release(noise(ADDITIVE)),
-            "histogram": lambda: at["s"].histogram().release(noise(ADDITIVE)),
-            "clusters": lambda: clusters(at).release(noise(ADDITIVE)),
-            "columns": lambda: PrivateQuery(OneWayTables(), (tables(at),)).release(noise(ADDITIVE)),
+            "count": lambda: at.count().release(noise(additive)),
+            "sum": lambda: at["x"].sum().release(noise(additive)),
+            "histogram": lambda: at["s"].histogram().release(noise(additive)),
+            "clusters": lambda: clusters(at).release(noise(additive)),
+            "columns": lambda: PrivateQuery(OneWayTables(), (tables(at),)).release(noise(additive)),
             "chosen": lambda: PrivateQuery(ChosenTable(), (tables(at), dp.public(2))).release(
-                noise(ADDITIVE)
+                noise(additive)
             ),
-            "binned": lambda: PrivateQuery(OneWayTables(), (binned(at),)).release(noise(ADDITIVE)),
-            "vectors": lambda: at.vectors(["x"], intercept=True).sum().release(noise(ADDITIVE)),
+            "binned": lambda: PrivateQuery(OneWayTables(), (binned(at),)).release(noise(additive)),
+            "vectors": lambda: at.vectors(["x"], intercept=True).sum().release(noise(additive)),
         }
         if relation != "zero_out":  # which ranks refuse
             ranks = PrivateQuery(RankDifference("x", "s", ("a", "b")), (at,))
-            queries["ranks"] = lambda: ranks.release(noise(ADDITIVE))
+            queries["ranks"] = lambda: ranks.release(noise(additive))
+        if additive is not ADDITIVE:  # nothing is proven of other noise
+            return queries[draw(st.sampled_from(sorted(queries)))]()
         if any(kind in COUNTING for kind in kinds):
             queries["whole"] = lambda: at.count().release(noise(COUNTING))
         if any(kind in CHOOSING for kind in kinds):
@@ -239,8 +241,11 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
         }
 
     shapes = {"parts": parts, "filtered": filtered, "looped": looped}
-    if relation != "replace_one":
-        shapes["sampled"] = lambda: released(table.sample(draw(st.sampled_from([0.25, 0.01]))))
+    proven = ADDITIVE if relation != "replace_one" else {"gaussian": ADDITIVE["gaussian"]}
+    if any(kind in proven for kind in kinds):
+        shapes["sampled"] = lambda: released(
+            table.sample(draw(st.sampled_from([0.25, 0.01]))), proven
+        )
     if any(kind in ASKING for kind in kinds):
         shapes["asked"] = asked
     if not free and relation != "replace_one":

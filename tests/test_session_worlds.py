@@ -13,6 +13,7 @@ from accountants import BudgetError, worlds
 from accountants.errors import InapplicableError
 from accountants.filters import UNPAYABLE
 from adaptive_dp.graph.errors import DataError, DeclarationError, NeighborError
+from adaptive_dp.graph.handles import SampleOperation, lineage
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.pate import teachers
 from adaptive_dp.session import Budget, Session
@@ -66,7 +67,7 @@ def table_of(rng, table, released, depth=0):
         inner = table.filter(table["age"] >= float(rng.integers(20, 60)))
     elif choice == 2 and released:
         inner = table.filter(table["age"] >= released[rng.integers(len(released))])
-    elif choice == 3 and table.domain.neighbors != "replace_one":
+    elif choice == 3 and not (table.domain.neighbors == "replace_one" and is_sampled(table)):
         inner = table.sample(0.25)
     elif choice in (4, 5):
         whole_units = bool(rng.integers(2))
@@ -78,12 +79,19 @@ def table_of(rng, table, released, depth=0):
     return table_of(rng, inner, released, depth + 1)
 
 
+def is_sampled(table):
+    return any(isinstance(each.operation, SampleOperation) for each in lineage(table))
+
+
 def step_of(rng, base, released):
     table = table_of(rng, base, released)
     noise = dp.Gaussian(sigma=float(rng.integers(5, 9)))
     choice = rng.integers(0, 5)
     if choice == 0:
-        return table["age"].sum().release(dp.Laplace(scale=float(rng.integers(200, 300))))
+        scale = float(rng.integers(200, 300))
+        exchanged = table.domain.neighbors == "replace_one" and is_sampled(table)
+        kind = dp.Gaussian(sigma=scale) if exchanged else dp.Laplace(scale=scale)
+        return table["age"].sum().release(kind)
     if choice == 1:
 
         def body(state, table):

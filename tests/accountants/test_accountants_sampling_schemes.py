@@ -140,6 +140,22 @@ def half_moment(loss, density, points, z: complex) -> mp.mpc:  # type: ignore[no
     return mp.quad(integrand, points, maxdegree=5)
 
 
+@pytest.mark.parametrize("rate", [0.01, 0.6])
+@pytest.mark.parametrize("mu", [0.2, 1.2])
+def test_log_moments_of_many_points_are_those_of_each(mu: float, rate: float) -> None:
+    """Points of one real part are summed together, whatever their order and widths of panels."""
+    pair = ReplacedSampleLoss(body(Gaussian(mu)), rate).pair()
+    assert pair is not None
+    z = np.ravel(np.array([0.4, -0.5, 3.0, -0.4])[:, None] + 1j * np.array([2.0, 0.0, 0.3, 4.0]))
+    together = pair.log_moment(z)
+    assert together is not None
+    for at, point in enumerate(z):
+        alone = pair.log_moment(np.array([point]))
+        assert alone is not None
+        apart = np.exp(together[0][at] - alone[0][0]) - 1  # logarithms up to 2 pi i
+        assert abs(apart) <= 1.1 * (together[1][at] + alone[1][0]) <= 1e-6
+
+
 @pytest.mark.parametrize("z", [0.01, 6.0, 0.4 + 12j, -2.5 + 1j])
 def test_log_moments(z: complex) -> None:
     q, mu, eps = 0.05, 1.3, 0.9
