@@ -403,8 +403,9 @@ def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
     """Return the number of the learner's parameters; refuse a game that is not as it is declared.
 
     On no rows, one, all but the last, and all: the sizes, the convexity and concavity with the
-    gradients that it states, between points drawn at random, how far a row bends it, and that
-    `solve_saddle` proves a solution. What passes may still be wrong elsewhere: it is no proof.
+    gradients that it states, between points drawn at random, how far a row bends it, that this is
+    the same beside other rows as alone, and that `solve_saddle` proves a solution. What passes may
+    still be wrong elsewhere: it is no proof.
 
     Parameters
     ----------
@@ -431,22 +432,27 @@ def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
     """
     if not 0 < ridge < math.inf:
         raise ValueError(f"a game needs a finite ridge above 0, got {ridge!r}")
-    draw, sizes = np.random.default_rng(0), (0, 1, len(x) - 1, len(x))
-    none, one, most, every = (game.saddle(x[:n].copy(), labels[:n].copy(), ridge) for n in sizes)
+    draw, n = np.random.default_rng(0), len(x)
+    parts = (slice(0, 0), slice(0, 1), slice(0, n - 1), slice(0, n), slice(n - 1, n))
+    none, one, most, every, last = (
+        game.saddle(x[part].copy(), labels[part].copy(), ridge) for part in parts
+    )
     width = none.against(none.project(np.zeros(none.adversary))).width
-    for before, after, n in ((none, one, 1), (most, every, len(x))):
+    nu = (game.strong_concavity or 0.0) if game.shift else 0.0
+    for before, after, alone, size in (
+        (none, none, none, 0),
+        (none, one, one, 1),
+        (most, every, last, n),
+    ):
         for _ in range(CHECKS):
-            size = 10.0 ** draw.uniform(-2, 1)
-            y, other = (after.project(size * draw.normal(size=after.adversary)) for _ in "12")
-            w, far = (after.against(y).project(size * draw.normal(size=width)) for _ in "12")
-            # an adversary with parameters of each row has more where there is one more
-            shared = before.adversary == after.adversary
-            nu = (game.strong_concavity or 0.0) if shared and game.shift else 0.0
-            wrong = _differs(after, width, (ridge, nu), (w, far), (y, other))
-            if not wrong:
-                wrong = _bends(game, before, after, w, size * draw.normal(size=after.adversary))
+            scale = 10.0 ** draw.uniform(-2, 1)
+            y, other = (after.project(scale * draw.normal(size=after.adversary)) for _ in "12")
+            w, far = (after.against(y).project(scale * draw.normal(size=width)) for _ in "12")
+            point = scale * draw.normal(size=after.adversary)
+            wrong = _differs(after, width, none.adversary, (ridge, nu), (w, far), (y, other))
+            wrong = wrong or _bends(game, (none, before, after, alone), w, point)
             if wrong:
-                raise ValueError(f"the game is not as declared, on {n} rows made up: {wrong}")
+                raise ValueError(f"the game is not as declared, on {size} rows made up: {wrong}")
     moves = game.moves(ridge)
     try:
         with np.errstate(all="ignore"):  # a search that diverges ends without a proof
@@ -470,6 +476,7 @@ def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
 def _differs(
     saddle: Saddle,
     width: int,
+    shared: int,
     curvatures: tuple[float, float],
     learners: tuple[Floats, Floats],
     adversaries: tuple[Floats, Floats],
@@ -508,7 +515,9 @@ def _differs(
     # strong concavity, by gradients alone: `against` may leave out what depends on y only
     move = other - y
     longest = float(np.linalg.norm(ascent) + np.linalg.norm(answer)) * float(np.linalg.norm(move))
-    if float((answer - ascent) @ move) > 1e-9 * longest - nu * float(move @ move) * (1 - 1e-9):
+    # what rows have of their own comes after what they share, and need not be strongly concave
+    square = float(move[:shared] @ move[:shared])
+    if float((answer - ascent) @ move) > 1e-9 * longest - nu * square * (1 - 1e-9):
         return "in y it is not as concave as declared"
     # f(w, other) - f(w, y) is at least the slope at its end
     if saddle.rise(w, y) < float(answer @ move) - 1e-9 * longest:
@@ -516,24 +525,67 @@ def _differs(
     return ""
 
 
-def _bends(game: Game, before: Saddle, after: Saddle, w: Floats, point: Floats) -> str:
-    """Return in what a row changes the rest of a game, beyond what is declared, or nothing."""
-    count = before.adversary
+def _bends(
+    game: Game, games: tuple[Saddle, Saddle, Saddle, Saddle], w: Floats, point: Floats
+) -> str:
+    """Return in what a row changes the rest of a game, beyond what is declared, or nothing.
+
+    Parameters
+    ----------
+    games
+        Of no rows, of some, of those and one more, and of that one alone.
+    w, point
+        The learner's point, and one for all of the adversary's parameters, to be projected.
+    """
+    none, before, after, alone = games
+    shared, count = none.adversary, before.adversary
     if count > after.adversary:
         return "its adversary has fewer parameters with a row more"
+    if alone.adversary - shared != after.adversary - count:
+        return (
+            f"a row has {alone.adversary - shared} parameters of the adversary alone and "
+            f"{after.adversary - count} beside others"
+        )
     y, y_before = after.project(point), before.project(point[:count])
-    if np.abs(y[:count] - y_before).max(initial=0.0) > 1e-9:
+    own = np.concatenate([y[:shared], y[count:]])
+    apart = np.concatenate([y[:count] - y_before, alone.project(own) - own])
+    if np.abs(apart).max(initial=0.0) > 1e-9:
         return (
             "which y there may be of what rows share, or of one row, depends on the number of rows "
             "or on the others' y (what is shared comes first, then what each row has, in order)"
         )
-    slope = np.linalg.norm(after.against(y).gradient(w) - before.against(y_before).gradient(w))
-    if not slope <= game.slope * (1 + 1e-6):
-        return f"a row's gradient by x has norm {slope:g}, and its slope is {game.slope:g}"
+    slopes = [
+        np.asarray(each.against(at).gradient(w))
+        for each, at in ((after, y), (before, y_before), (alone, own), (none, y[:shared]))
+    ]
+    by_x = slopes[0] - slopes[1]
+    if not np.linalg.norm(by_x) <= game.slope * (1 + 1e-6):
+        return (
+            f"a row's gradient by x has norm {np.linalg.norm(by_x):g}, and its slope is "
+            f"{game.slope:g}"
+        )
     # of other rows' own parameters there is nothing to pull
-    pull = np.linalg.norm(after.ascent(w, y)[:count] - before.ascent(w, y_before))
-    if not pull <= game.shift * (1 + 1e-6) + 1e-9:
-        return f"a row's gradient by y has norm {pull:g}, and its shift is {game.shift:g}"
+    ascents = [after.ascent(w, y), before.ascent(w, y_before), alone.ascent(w, own)]
+    pull = ascents[0][:count] - ascents[1]
+    if not np.linalg.norm(pull) <= game.shift * (1 + 1e-6) + 1e-9:
+        return (
+            f"a row's gradient by y has norm {np.linalg.norm(pull):g}, and its shift is "
+            f"{game.shift:g}"
+        )
+    # a term that is the row's own is the same beside others as alone
+    by_y = np.concatenate([pull[:shared], ascents[0][count:], pull[shared:]])
+    its = [ascents[2][:shared] - none.ascent(w, y[:shared]), ascents[2][shared:]]
+    differences = (
+        (by_x, slopes[2] - slopes[3], slopes),
+        (by_y, np.concatenate([*its, np.zeros(count - shared)]), ascents),
+    )
+    for here, lone, of in differences:
+        size = sum(float(np.linalg.norm(each)) for each in of)
+        if not np.linalg.norm(here - lone) <= 1e-7 * (1e-3 + size):
+            return (
+                "a row's term reads other rows, or how many there are, as its gradient beside them "
+                "is another one than alone. Give a sum of terms, one for each row"
+            )
     return ""
 
 
