@@ -543,6 +543,37 @@ def test_a_game_whose_rows_read_each_other_is_refused(g: Any) -> None:
         row_handle().saddle_point(declared(g, slope=2.0, shift=0.0), ridge=1.0)
 
 
+@frozen(eq=False)
+class Held(Game):
+    """The learner is held in a box, whose size may depend on the rows, or on the adversary."""
+
+    size: Any = field(default=None)
+
+    def against(self, y: Floats) -> Any:
+        return HeldAgainst(self.b + self.A @ y, self.mu, self.size(y))
+
+
+@frozen(eq=False)
+class HeldAgainst(Sloped):
+    size: float
+
+    def project(self, w: Floats) -> Floats:
+        return np.clip(w, -self.size, self.size)
+
+
+def held_by_rows(x: Floats, y: Floats, ridge: float) -> Game:
+    size = 1 + np.abs(x).max(initial=0.0)
+    return Held(np.zeros((2, 1)), x.sum(axis=0), np.zeros(1), ridge, 1.0, lambda y: size)
+
+
+def held_by_y(x: Floats, y: Floats, ridge: float) -> Game:
+    return Held(np.zeros((2, 1)), x.sum(axis=0), np.zeros(1), ridge, 1.0, lambda y: 1 + y[0] ** 2)
+
+
+def only_of_1(x: Floats, y: Floats, ridge: float) -> Game:
+    return of_rows(x, y, min(ridge, 1.0))
+
+
 def nearly(x: Floats, y: Floats, ridge: float) -> Both:
     return Both(x, y, ridge, nu=0.5)
 
@@ -557,6 +588,8 @@ def nearly(x: Floats, y: Floats, ridge: float) -> Both:
         (means, "gradient by x has norm 2, and its slope is 1"),
         (pulls, "gradient by y has norm 2, and its shift is 1"),
         (flatter, "in y it is not as concave"),
+        (held_by_rows, "the learner's set"),
+        (held_by_y, "the learner's set"),
         (nearly, "in y it is not as concave"),
         (bent, "in x it is not as convex"),
         (proud, "rise"),
@@ -567,6 +600,12 @@ def nearly(x: Floats, y: Floats, ridge: float) -> Both:
 def test_a_game_that_is_not_as_declared_is_refused(g: Any, words: str) -> None:
     with pytest.raises(dp.DeclarationError, match=words):
         row_handle().saddle_point(declared(g), ridge=1.0)
+
+
+def test_a_game_that_ignores_a_released_ridge_is_refused() -> None:
+    row_handle().saddle_point(declared(only_of_1), ridge=1.0)
+    with pytest.raises(dp.DeclarationError, match="strong convexity is 1"):
+        row_handle().saddle_point(declared(only_of_1), ridge=dp.public(1.0))
 
 
 @pytest.mark.parametrize(
@@ -735,6 +774,47 @@ def test_a_lying_optimizer_is_not_believed() -> None:
     assert models[0] == pytest.approx(models[1], abs=2e-2)
 
 
+@frozen(eq=False)
+class Corners:
+    """``|w|^2 / 2 + max(w_1, w_2)`` and rows' linear terms, by sums that broadcast."""
+
+    b: Floats
+    mu: float
+
+    adversary = 2
+    smoothness = property(lambda self: self.mu + 2.0)
+
+    def against(self, y: Floats) -> Objective:
+        return Sloped(self.b + (np.eye(2) * y).sum(axis=0), self.mu)
+
+    def ascent(self, w: Floats, y: Floats) -> Floats:
+        return w
+
+    def project(self, y: Floats) -> Floats:
+        return weights(y)
+
+    def rise(self, w: Floats, y: Floats) -> float:
+        return float(w.max() - (w * y).sum()) + 1e-14 * float(np.abs(w).sum())
+
+
+def corners(x: Floats, y: Floats, ridge: float) -> Corners:
+    return Corners(-2 * x.sum(axis=0), ridge)
+
+
+def of_another_shape(game: Corners) -> Any:
+    """At ``b = (-1, -3)`` weights of 1 for both corners would be best at (0, 2)."""
+    return -(game.b + 1) / game.mu, np.ones(1)
+
+
+def test_an_adversary_of_another_shape_proves_nothing() -> None:
+    own = declared(corners, slope=2.0, shift=0.0)
+    query = row_handle().saddle_point(own, ridge=1.0, optimizer=of_another_shape)
+    rows = make_rows([(0.0, 0.5), (0.5, 0.5), (0.0, 0.5)], [1.0] * 3)
+    found = query.operation.run([rows], STREAM)
+    # of (w_1^2 + w_2^2) / 2 + max(w_1, w_2) - w_1 - 3 w_2: the second corner is the larger one
+    assert found == pytest.approx([1.0, 2.0], abs=5e-3)
+
+
 def test_learners_of_games_refuse_what_is_not_theirs() -> None:
     pair, game = (["a", "b"], "rich"), moved_game()
     for more in ({"radius": 1.0}, {"adversary": 0.1}, {"loss": dp.Logistic()}):
@@ -744,6 +824,8 @@ def test_learners_of_games_refuse_what_is_not_theirs() -> None:
         dp.OutputPerturbation(*pair, game=game, class_weight="balanced")
     with pytest.raises(TypeError, match="Game"):
         dp.OutputPerturbation(*pair, game=moved_rows)  # type: ignore[arg-type]
+    with pytest.raises(dp.DeclarationError, match="norm must be a positive"):
+        dp.dataset("t", columns=RICH).solve(dp.OutputPerturbation(*pair, game=game, norm=0.0))
     narrow = erm.Game(of_first_two, slope=1.0, shift=1.0, strong_concavity=1.0)
     table = dp.dataset("t", columns=RICH)
     with pytest.raises(dp.DeclarationError, match=r"returns 3 coefficients.*learner has 2"):

@@ -437,7 +437,8 @@ def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
     none, one, most, every, last = (
         game.saddle(x[part].copy(), labels[part].copy(), ridge) for part in parts
     )
-    width = none.against(none.project(np.zeros(none.adversary))).width
+    none_against = none.against(none.project(np.zeros(none.adversary)))
+    width = none_against.width
     nu = (game.strong_concavity or 0.0) if game.shift else 0.0
     for before, after, alone, size in (
         (none, none, none, 0),
@@ -447,9 +448,16 @@ def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
         for _ in range(CHECKS):
             scale = 10.0 ** draw.uniform(-2, 1)
             y, other = (after.project(scale * draw.normal(size=after.adversary)) for _ in "12")
-            w, far = (after.against(y).project(scale * draw.normal(size=width)) for _ in "12")
-            point = scale * draw.normal(size=after.adversary)
-            wrong = _differs(after, width, none.adversary, (ridge, nu), (w, far), (y, other))
+            start, point = (
+                scale * draw.normal(size=width),
+                scale * draw.normal(size=after.adversary),
+            )
+            w, far = (after.against(y).project(v) for v in (start, scale * draw.normal(size=width)))
+            # both proofs are over one set, which no row and no y changes
+            held = np.array([each.project(start) for each in (none_against, after.against(other))])
+            wrong = "the learner's set depends on the rows or on y"
+            if np.abs(held - w).max() <= 1e-9 * (1 + np.abs(start).max()):
+                wrong = _differs(after, width, none.adversary, (ridge, nu), (w, far), (y, other))
             wrong = wrong or _bends(game, (none, before, after, alone), w, point)
             if wrong:
                 raise ValueError(f"the game is not as declared, on {size} rows made up: {wrong}")
@@ -592,7 +600,9 @@ def _bends(
 def certify_saddle(saddle: Saddle, x: Floats, y: Floats, gradients: int = 0) -> Solution:
     """Return a point near x with a proven residual for the game; y is in the adversary's set."""
     learner = saddle.against(y)
-    if not np.isfinite(x).all() or not np.isfinite(y).all():
+    # y of another shape may be broadcast, to what is not in the adversary's set
+    shapes = np.shape(x) == (learner.width,) and np.shape(y) == (saddle.adversary,)
+    if not shapes or not np.isfinite(x).all() or not np.isfinite(y).all():
         return Solution(x, math.inf, gradients)
     proof = stationary(learner, x, gradients, saddle.smoothness)
     gap = saddle.rise(proof.w, y)
