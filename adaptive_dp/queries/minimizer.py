@@ -390,8 +390,9 @@ class SaddlePoint(Query):
         return (
             f"The game {self.game.label} is what its author declares: strongly convex in the "
             f"learner by {ridge}{shared}; no row changes the learner's set; its bounds of "
-            f"smoothness, rounding and the adversary's rise hold. The search ends within {gap} on the data set and on its neighbours; where "
-            "it does not, the run fails, and that it failed is not protected."
+            f"smoothness, rounding and the adversary's rise hold. The search ends within {gap} on "
+            "the data set and on its neighbours; where it does not, the run fails, and that it "
+            "failed is not protected."
         )
 
     @property
