@@ -402,7 +402,7 @@ CHECKS = 20
 def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
     """Return the number of the learner's parameters; refuse a game that is not as it is declared.
 
-    On no rows, one, all but the last, and all: the sizes, the convexity and concavity with the
+    On no rows, one, all but one, and all: the sizes, the convexity and concavity with the
     gradients that it states, between points drawn at random, how far a row bends it, that this is
     the same beside other rows as alone, and that `solve_saddle` proves a solution. What passes may
     still be wrong elsewhere: it is no proof.
@@ -432,40 +432,47 @@ def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
     """
     if not 0 < ridge < math.inf:
         raise ValueError(f"a game needs a finite ridge above 0, got {ridge!r}")
-    draw, n = np.random.default_rng(0), len(x)
-    parts = (slice(0, 0), slice(0, 1), slice(0, n - 1), slice(0, n), slice(n - 1, n))
-    none, one, most, every, last = (
-        game.saddle(x[part].copy(), labels[part].copy(), ridge) for part in parts
-    )
+
+    def of(rows: NDArray[np.int64]) -> Saddle:
+        return game.saddle(x[rows], labels[rows], ridge)  # copies: a function may change them
+
+    draw, every = np.random.default_rng(0), np.arange(len(x))
+    none, full, alone = of(every[:0]), of(every), [of(every[i : i + 1]) for i in every]
+    less = [of(np.delete(every, i)) for i in every]
     none_against = none.against(none.project(np.zeros(none.adversary)))
-    width = none_against.width
+    width, shared = none_against.width, none.adversary
+    own = [each.adversary - shared for each in alone]
+    if min(own) < 0 or full.adversary != shared + sum(own):
+        raise ValueError(
+            f"the game is not as declared: its adversary has {shared} parameters without rows, "
+            f"{full.adversary} with {len(x)} rows made up, and with each of them alone "
+            f"{', '.join(str(each) for each in own)} more"
+        )
+    places = [shared + np.arange(sum(own[:i]), sum(own[: i + 1])) for i in every]
     nu = (game.strong_concavity or 0.0) if game.shift else 0.0
-    for before, after, alone, size in (
-        (none, none, none, 0),
-        (none, one, one, 1),
-        (most, every, last, n),
-    ):
-        for _ in range(CHECKS):
+    for after, size in ((none, 0), (alone[0], 1), (full, len(x))):
+        for trial in range(CHECKS):
             scale = 10.0 ** draw.uniform(-2, 1)
-            y, other = (after.project(scale * draw.normal(size=after.adversary)) for _ in "12")
-            start, point = (
-                scale * draw.normal(size=width),
-                scale * draw.normal(size=after.adversary),
-            )
-            w, far = (after.against(y).project(v) for v in (start, scale * draw.normal(size=width)))
+            y, other, point = (scale * draw.normal(size=after.adversary) for _ in "123")
+            y, other = after.project(y), after.project(other)
+            start, end = scale * draw.normal(size=width), scale * draw.normal(size=width)
+            w, far = (after.against(y).project(v) for v in (start, end))
             # both proofs are over one set, which no row and no y changes
             held = np.array([each.project(start) for each in (none_against, after.against(other))])
             wrong = "the learner's set depends on the rows or on y"
             if np.abs(held - w).max() <= 1e-9 * (1 + np.abs(start).max()):
-                wrong = _differs(after, width, none.adversary, (ridge, nu), (w, far), (y, other))
-            wrong = wrong or _bends(game, (none, before, after, alone), w, point)
+                wrong = _differs(after, width, shared, (ridge, nu), (w, far), (y, other))
+            i = trial % size if size else 0
+            if size and not wrong:
+                before = less[i] if size > 1 else none
+                wrong = _bends(game, (none, before, after, alone[i]), places[i], w, point)
             if wrong:
                 raise ValueError(f"the game is not as declared, on {size} rows made up: {wrong}")
     moves = game.moves(ridge)
     try:
         with np.errstate(all="ignore"):  # a search that diverges ends without a proof
             ends = [
-                solve_saddle(each, 1e-2 * ridge * moves, rounds=500).w for each in (most, every)
+                solve_saddle(each, 1e-2 * ridge * moves, rounds=500).w for each in (less[-1], full)
             ]
     except NotReached:
         raise ValueError(
@@ -534,7 +541,11 @@ def _differs(
 
 
 def _bends(
-    game: Game, games: tuple[Saddle, Saddle, Saddle, Saddle], w: Floats, point: Floats
+    game: Game,
+    games: tuple[Saddle, Saddle, Saddle, Saddle],
+    place: NDArray[np.int64],
+    w: Floats,
+    point: Floats,
 ) -> str:
     """Return in what a row changes the rest of a game, beyond what is declared, or nothing.
 
@@ -542,54 +553,39 @@ def _bends(
     ----------
     games
         Of no rows, of some, of those and one more, and of that one alone.
+    place
+        Where the one's own parameters are among the adversary's.
     w, point
         The learner's point, and one for all of the adversary's parameters, to be projected.
     """
     none, before, after, alone = games
-    shared, count = none.adversary, before.adversary
-    if count > after.adversary:
-        return "its adversary has fewer parameters with a row more"
-    if alone.adversary - shared != after.adversary - count:
-        return (
-            f"a row has {alone.adversary - shared} parameters of the adversary alone and "
-            f"{after.adversary - count} beside others"
-        )
-    y, y_before = after.project(point), before.project(point[:count])
-    own = np.concatenate([y[:shared], y[count:]])
-    apart = np.concatenate([y[:count] - y_before, alone.project(own) - own])
-    if np.abs(apart).max(initial=0.0) > 1e-9:
+    shared = none.adversary
+    y = after.project(point)
+    at = (y[:shared], np.delete(y, place), y, np.concatenate([y[:shared], y[place]]))
+    ends = before.project(np.delete(point, place)), alone.project(at[3])
+    if any(np.abs(a - b).max(initial=0.0) > 1e-9 for a, b in zip(ends, at[1::2], strict=True)):
         return (
             "which y there may be of what rows share, or of one row, depends on the number of rows "
             "or on the others' y (what is shared comes first, then what each row has, in order)"
         )
-    slopes = [
-        np.asarray(each.against(at).gradient(w))
-        for each, at in ((after, y), (before, y_before), (alone, own), (none, y[:shared]))
-    ]
-    by_x = slopes[0] - slopes[1]
-    if not np.linalg.norm(by_x) <= game.slope * (1 + 1e-6):
-        return (
-            f"a row's gradient by x has norm {np.linalg.norm(by_x):g}, and its slope is "
-            f"{game.slope:g}"
-        )
+    pairs = list(zip(games, at, strict=True))
+    slopes = [np.asarray(each.against(its).gradient(w)) for each, its in pairs]
+    ascents = [np.asarray(each.ascent(w, its)) for each, its in pairs]
+    slope, pull = slopes[2] - slopes[1], np.delete(ascents[2], place) - ascents[1]
+    length = float(np.linalg.norm(slope))
+    if not length <= game.slope * (1 + 1e-6):
+        return f"a row's gradient by x has norm {length:g}, and its slope is {game.slope:g}"
     # of other rows' own parameters there is nothing to pull
-    ascents = [after.ascent(w, y), before.ascent(w, y_before), alone.ascent(w, own)]
-    pull = ascents[0][:count] - ascents[1]
-    if not np.linalg.norm(pull) <= game.shift * (1 + 1e-6) + 1e-9:
-        return (
-            f"a row's gradient by y has norm {np.linalg.norm(pull):g}, and its shift is "
-            f"{game.shift:g}"
-        )
+    length = float(np.linalg.norm(pull))
+    if not length <= game.shift * (1 + 1e-6) + 1e-9:
+        return f"a row's gradient by y has norm {length:g}, and its shift is {game.shift:g}"
     # a term that is the row's own is the same beside others as alone
-    by_y = np.concatenate([pull[:shared], ascents[0][count:], pull[shared:]])
-    its = [ascents[2][:shared] - none.ascent(w, y[:shared]), ascents[2][shared:]]
-    differences = (
-        (by_x, slopes[2] - slopes[3], slopes),
-        (by_y, np.concatenate([*its, np.zeros(count - shared)]), ascents),
-    )
-    for here, lone, of in differences:
-        size = sum(float(np.linalg.norm(each)) for each in of)
-        if not np.linalg.norm(here - lone) <= 1e-7 * (1e-3 + size):
+    by_y = np.concatenate([pull[:shared], ascents[2][place], pull[shared:]])
+    lone = np.concatenate([ascents[3][:shared] - ascents[0], ascents[3][shared:]])
+    lone = np.pad(lone, (0, len(by_y) - len(lone)))  # it pulls at nothing that others have
+    for here, there, terms in ((slope, slopes[3] - slopes[0], slopes), (by_y, lone, ascents)):
+        size = sum(float(np.linalg.norm(each)) for each in terms)
+        if not np.linalg.norm(here - there) <= 1e-7 * (1e-3 + size):
             return (
                 "a row's term reads other rows, or how many there are, as its gradient beside them "
                 "is another one than alone. Give a sum of terms, one for each row"
