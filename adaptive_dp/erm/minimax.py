@@ -78,12 +78,13 @@ def _number(instance: object, attribute: Attribute[float], value: float) -> None
 class Game:
     """A game of your own for each data set, with what its author declares of it.
 
-    The game is ``ridge / 2 |x|^2``, a term without data, and one for each row; convex in x and
-    concave in y. An adversary may have parameters for each row, in a set of their own, which only
-    that row's term reads: how far a row can be moved, say. They cost nothing. What all terms may
-    read is shared: weights of groups, say, and of rows if they must add up to 1. It must be
-    strongly concave, and costs by how far a row's term can pull it. In y what is shared comes
-    first, then what rows have, in their order.
+    The game is ``ridge / 2 |x|^2``, a term without data, and one for each row, which reads that row
+    alone: no mean of all rows, and not how many there are. It is convex in x and concave in y, over
+    sets that no row changes. An adversary may have parameters for each row, in a set of their own,
+    which only that row's term reads: how far a row can be moved, say. They cost nothing. What all
+    terms may read is shared: weights of groups, say. It must be strongly concave, and costs by how
+    far a row's term can pull it. In y what is shared comes first, then what rows have, in their
+    order.
 
     Parameters
     ----------
