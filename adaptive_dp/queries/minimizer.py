@@ -389,11 +389,10 @@ class SaddlePoint(Query):
         ridge = "a released ridge" if self.ridge is None else f"{self.ridge:g}"
         return (
             f"The game {self.game.label} is what its author declares: strongly convex in the "
-            f"learner by {ridge}{shared}; no row changes the learner's set, or what of the "
-            f"adversary's is not its own; its bounds of smoothness, rounding and the adversary's "
-            f"rise hold. The search ends within {gap} on "
-            "the data set and on its neighbours; where it does not, the run fails, and that it "
-            "failed is not protected."
+            f"learner by {ridge}{shared}; no row changes the learner's set, or any adversary's but "
+            "its own; its bounds of smoothness, rounding and the adversary's rise hold. The search "
+            f"ends within {gap} on the data set and on its neighbours; where it does not, the run "
+            "fails, and that it failed is not protected."
         )
 
     @property
