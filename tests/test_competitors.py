@@ -162,6 +162,16 @@ def test_a_reference_that_is_none_is_refused() -> None:
             svrg(**more)
 
 
+def test_a_delta_above_what_samples_read_is_no_hindrance() -> None:
+    """A reference reads every unit, so that its noise is needed at any delta."""
+    table = dp.dataset("rows", columns=COLUMNS)
+    more = {"steps": 10, "sampling_rate": 1e-4, "reference": 5}
+    plan = dp.Pipeline(model=table.solve(svrg(**more), epsilon=1.0, delta=1e-2)).with_delta(1e-2)
+    assert 0.99 < plan.certify().epsilon <= 1
+    with pytest.raises(dp.DeclarationError, match="would keep that without noise"):
+        table.solve(svrg(**{**more, "reference": None}), epsilon=1.0, delta=1e-2)
+
+
 @pytest.mark.slow
 def test_every_competitor_keeps_the_budget() -> None:
     table = dp.dataset("rows", columns=COLUMNS)
