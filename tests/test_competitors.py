@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import optimize, signal, stats
 
 import accountants
 import adaptive_dp as dp
@@ -56,6 +57,71 @@ def test_noisy_svrg_costs_its_releases() -> None:
     assert plan.certify(delta=1e-6).epsilon == pytest.approx(expected, rel=1e-3)
 
 
+STEP, HALF = 1e-3, 40_000
+"""The lattice of losses of `hand_composed`, and how many steps it goes to either side."""
+
+
+def losses_of(p: Any, q: Any) -> Any:
+    """The law of log p / q under p, of densities on a grid, split between neighbours on a lattice.
+
+    The two numbers of a split have the mean of the loss, so that delta is not below the truth.
+    """
+    grid = np.linspace(-14, 14, 400_001)
+    loss = p(grid) - q(grid)
+    below = np.floor(loss / STEP)
+    mass, share = np.exp(p(grid)) * (grid[1] - grid[0]), loss / STEP - below
+    at = np.clip(below, -HALF, HALF - 1).astype(int) + HALF
+    size = 2 * HALF + 1
+    return np.bincount(at, mass * (1 - share), size) + np.bincount(at + 1, mass * share, size)
+
+
+def hand_composed(laws: list[tuple[Any, int]], delta: float) -> float:
+    """Epsilon at delta of independent losses, each so many times, by convolution."""
+    total = np.zeros(2 * HALF + 1)
+    total[HALF] = 1.0
+    for law, times in laws:
+        for _ in range(times):
+            total = signal.fftconvolve(total, law)[HALF:-HALF]
+    losses = (np.arange(2 * HALF + 1) - HALF) * STEP
+    return float(
+        optimize.brentq(
+            lambda e: total @ np.maximum(0, -np.expm1(np.minimum(e - losses, 0))) - delta, 0, 30
+        )
+    )
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_noisy_svrg_by_hand(neighbors: str, rows: int) -> None:
+    """Against laws on a lattice: of a sample's two sums together, of a reference, of the count."""
+    sigma, rate = 4.0, 0.1
+    own = {"unit": "person", "rows_per_unit": 2} if rows == 2 else {}
+    table = dp.dataset("rows", columns=COLUMNS, neighbors=neighbors, **own)
+    plan = dp.Pipeline(model=table.solve(svrg(loss=dp.SmoothedHinge()))).fix(sigma=sigma)
+
+    def normal(mean: float) -> Any:
+        return lambda z: stats.norm.logpdf(z, mean)
+
+    def sampled(mean: float) -> Any:
+        parts = (normal(0.0), math.log1p(-rate)), (normal(mean), math.log(rate))
+        return lambda z: np.logaddexp(*(of(z) + weight for of, weight in parts))
+
+    moved = math.sqrt(2) * rows / sigma  # both of a sample's sums, each by a clip for each row
+    # units that are exchanged pull a sample to opposite sides, and a sum of all rows twice as far
+    exchanged = neighbors == "replace_one"
+    pair = sampled(moved), sampled(-moved) if exchanged else normal(0.0)
+    whole = rows * (2 if exchanged else 1) * math.sqrt(3) * rate / sigma
+    count = rows * math.sqrt(18) * rate / (sigma * math.sqrt(99))
+    others = [
+        (losses_of(normal(whole), normal(0.0)), 2),
+        (losses_of(normal(count), normal(0.0)), 1),
+    ]
+    epsilon = max(
+        hand_composed([(losses_of(*order), 6), *others], 1e-6) for order in (pair, pair[::-1])
+    )
+    assert plan.certify(delta=1e-6).epsilon == pytest.approx(epsilon, abs=2e-4)
+
+
 def test_noisy_svrg_learns() -> None:
     table = dp.dataset("rows", columns=COLUMNS)
     learner = svrg(steps=60, reference=10)
@@ -94,6 +160,16 @@ def test_a_reference_that_is_none_is_refused() -> None:
     for more in ({"adaptive": dp.Clipping()}, {"sampling_rate": 1.0}):
         with pytest.raises(dp.DeclarationError, match="fixed clip"):
             svrg(**more)
+
+
+def test_a_delta_above_what_samples_read_is_no_hindrance() -> None:
+    """A reference reads every unit, so that its noise is needed at any delta."""
+    table = dp.dataset("rows", columns=COLUMNS)
+    more = {"steps": 10, "sampling_rate": 1e-4, "reference": 5}
+    plan = dp.Pipeline(model=table.solve(svrg(**more), epsilon=1.0, delta=1e-2)).with_delta(1e-2)
+    assert 0.99 < plan.certify().epsilon <= 1
+    with pytest.raises(dp.DeclarationError, match="would keep that without noise"):
+        table.solve(svrg(**{**more, "reference": None}), epsilon=1.0, delta=1e-2)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from typing import Any
@@ -401,6 +402,96 @@ def rough(x: Floats, y: Floats, ridge: float) -> Game:
     return Rough(np.full((2, 1), 5.0), x.sum(axis=0), -y.sum(keepdims=True), ridge, 1.0)
 
 
+@frozen(eq=False)
+class Both:
+    """A number that rows share, y, and one for each row, v: every player in closed form.
+
+    ``mu / 2 |w|^2 + y w_1 - nu / 2 y^2``, and for each row ``<a, w> + label y + v <c, w>`` with
+    ``a = x / 2``, c the same turned by a quarter, and v in [-1, 1].
+    """
+
+    x: Floats
+    labels: Floats
+    mu: float
+    nu: float = 1.0
+
+    tie = np.array([1.0, 0.0])
+    adversary = property(lambda self: 1 + len(self.x))
+    smoothness = property(lambda self: self.mu + self.nu + 2.0 + len(self.x))
+    turned = property(lambda self: self.x @ np.array([[0.0, 0.5], [-0.5, 0.0]]))
+
+    def against(self, y: Floats) -> Objective:
+        return Sloped(self.x.sum(axis=0) / 2 + y[0] * self.tie + y[1:] @ self.turned, self.mu)
+
+    def ascent(self, w: Floats, y: Floats) -> Floats:
+        return np.array([w[0] + self.labels.sum() - self.nu * y[0], *(self.turned @ w)])
+
+    def project(self, y: Floats) -> Floats:
+        return np.array([y[0], *np.clip(y[1:], -1.0, 1.0)])
+
+    def rise(self, w: Floats, y: Floats) -> float:
+        of_y, z = self.ascent(w, y)[0], self.turned @ w
+        rise = of_y**2 / (2 * self.nu) + np.abs(z).sum() - z @ y[1:]
+        return float(rise) * (1 + 1e-12) + 1e-14 * (1 + np.abs(z).sum())
+
+    def best(self) -> Floats:
+        """The learner's w of the worst case, by the signs of all ``<c, w>``: +, - or on its line.
+
+        Given signs it is a quadratic function on a subspace; the least of all is the minimum.
+        """
+        h = self.mu * np.eye(2) + np.outer(self.tie, self.tie) / self.nu
+        slope = self.x.sum(axis=0) / 2 + self.labels.sum() / self.nu * self.tie
+        found = [np.zeros(2)]
+        for signs in itertools.product((-1.0, 1.0), repeat=len(self.x)):
+            tilted = slope + np.array(signs) @ self.turned
+            found.append(-np.linalg.solve(h, tilted))
+            for c in self.turned:  # on the line <c, w> = 0
+                d = np.array([-c[1], c[0]])
+                found.append(-d * (tilted @ d) / (d @ h @ d))
+        return min(found, key=lambda w: w @ h @ w / 2 + slope @ w + np.abs(self.turned @ w).sum())
+
+
+def both(x: Floats, y: Floats, ridge: float) -> Both:
+    return Both(x, y, ridge)
+
+
+@pytest.mark.parametrize("mu", [0.25, 3.0])
+def test_adversaries_shared_and_own_by_brute_force(mu: float) -> None:
+    """All tables of up to three rows, and all of their neighbours, a row or two exchanged."""
+    universe = [(r * math.cos(t), r * math.sin(t)) for r, t in ((1, 0.3), (1, 2.0), (1, 4.5))]
+    kinds = [(row, label) for row in (*universe, (0.1, 0.0)) for label in (-1.0, 1.0)]
+    tables = [t for n in range(4) for t in itertools.combinations_with_replacement(kinds, n)]
+
+    def game(t: Any) -> Both:
+        return Both(np.array([k[0] for k in t]).reshape(-1, 2), np.array([k[1] for k in t]), mu)
+
+    ends = {t: game(t).best() for t in tables}
+    operation = row_handle().saddle_point(declared(both), ridge=mu).operation
+    farthest = {"added": 0.0, "exchanged": 0.0, "pair": 0.0}
+    for t, w in ends.items():
+        for k in kinds if len(t) < 3 else ():
+            end = ends[tuple(sorted((*t, k), key=kinds.index))]
+            farthest["added"] = max(farthest["added"], float(np.linalg.norm(end - w)))
+        for i, k in itertools.product(range(len(t)), kinds):
+            end = ends[tuple(sorted((*t[:i], k, *t[i + 1 :]), key=kinds.index))]
+            farthest["exchanged"] = max(farthest["exchanged"], float(np.linalg.norm(end - w)))
+        if len(t) == 2:
+            for k in itertools.combinations_with_replacement(kinds, 2):
+                farthest["pair"] = max(farthest["pair"], float(np.linalg.norm(ends[k] - w)))
+    slack = 2e-3 * saddle_sensitivity(1.0, 1.0, mu, 1.0)
+    for what, change in (
+        ("added", Change(False, 1, False)),
+        ("exchanged", Change(True, 1, False)),
+        ("pair", Change(True, 2, False)),
+    ):
+        assert 0.3 < farthest[what] / (operation.sensitivity(None, change, 2) - slack) <= 1
+    # and what is solved is within the tolerance of it
+    for t in tables[::17]:
+        g = game(t)
+        w = operation.run([make_rows(g.x, g.labels)], STREAM)
+        assert np.linalg.norm(w - ends[t]) <= slack / 2 + 1e-5
+
+
 class Together(Moved):
     """Rows' own parameters that add up to 1: they are not their own."""
 
@@ -412,16 +503,103 @@ def together(x: Floats, y: Floats, ridge: float) -> Moved:
     return Together(x * y[:, None], ridge, rho=0.0)
 
 
+# Games whose rows read each other: a row that comes or goes changes the others' terms.
+
+
+def signed(terms: Floats, y: Floats, ridge: float) -> Game:
+    return Game(np.zeros((2, 1)), (terms * y[:, None]).sum(axis=0), np.zeros(1), ridge, 1.0)
+
+
+def centred(x: Floats, y: Floats, ridge: float) -> Game:
+    return signed(x - x.mean(axis=0) if len(x) else x, y, ridge)
+
+
+def after_first(x: Floats, y: Floats, ridge: float) -> Game:
+    return signed(x - x[:1], y, ridge)
+
+
+def balanced(x: Floats, y: Floats, ridge: float) -> Game:
+    of_class = np.where(y > 0, (y > 0).sum(), (y < 0).sum())
+    return signed(x * (len(y) / 2 / np.maximum(of_class, 1))[:, None], y, ridge)
+
+
+def in_turn(x: Floats, y: Floats, ridge: float) -> Game:
+    return signed(2 * x / (1 + np.arange(len(x)))[:, None], y, ridge)
+
+
+def second_first(x: Floats, y: Floats, ridge: float) -> Game:
+    """The first row's term is the second one's, which nothing tells where the last is left out."""
+    terms = np.array(x)
+    terms[:1] = 2 * x[min(1, len(x) - 1) :][:1]
+    return signed(terms, y, ridge)
+
+
+@pytest.mark.parametrize(
+    "g", [centred, after_first, balanced, in_turn, second_first], ids=lambda v: v.__name__
+)
+def test_a_game_whose_rows_read_each_other_is_refused(g: Any) -> None:
+    """Each row's term has a slope of at most 2, and one row may move the learner by more."""
+    x = np.array([[1.0, 0.0], *[[-1.0, 0.0]] * 9])
+    y = np.array([-1.0, *[1.0] * 9])
+    farthest, n = 0.0, len(x)
+    for order in (np.arange(n), np.arange(n)[::-1]):
+        for flip in (1.0, -1.0):
+            rows, labels = x[order], y[order] * np.where(np.arange(n) % 2, 1.0, flip)
+            ends = [learners_part(g(rows[k:], labels[k:], 1.0)) for k in (0, 1)]
+            farthest = max(farthest, float(np.linalg.norm(ends[1] - ends[0])))
+    assert farthest > 1.3 * saddle_sensitivity(2.0, 0.0, 1.0, 1.0)
+    with pytest.raises(dp.DeclarationError, match="reads other rows|its slope is 2"):
+        row_handle().saddle_point(declared(g, slope=2.0, shift=0.0), ridge=1.0)
+
+
+@frozen(eq=False)
+class Held(Game):
+    """The learner is held in a box, whose size may depend on the rows, or on the adversary."""
+
+    size: Any = field(default=None)
+
+    def against(self, y: Floats) -> Any:
+        return HeldAgainst(self.b + self.A @ y, self.mu, self.size(y))
+
+
+@frozen(eq=False)
+class HeldAgainst(Sloped):
+    size: float
+
+    def project(self, w: Floats) -> Floats:
+        return np.clip(w, -self.size, self.size)
+
+
+def held_by_rows(x: Floats, y: Floats, ridge: float) -> Game:
+    size = 1 + np.abs(x).max(initial=0.0)
+    return Held(np.zeros((2, 1)), x.sum(axis=0), np.zeros(1), ridge, 1.0, lambda y: size)
+
+
+def held_by_y(x: Floats, y: Floats, ridge: float) -> Game:
+    return Held(np.zeros((2, 1)), x.sum(axis=0), np.zeros(1), ridge, 1.0, lambda y: 1 + y[0] ** 2)
+
+
+def only_of_1(x: Floats, y: Floats, ridge: float) -> Game:
+    return of_rows(x, y, min(ridge, 1.0))
+
+
+def nearly(x: Floats, y: Floats, ridge: float) -> Both:
+    return Both(x, y, ridge, nu=0.5)
+
+
 @pytest.mark.parametrize(
     ("g", "words"),
     [
         (together, "depends on the number of rows"),
         (fails, "KeyError"),
         (flat, "strong convexity"),
-        (wide, "width|shape|operands|mismatch"),
+        (wide, "its adversary has 2 parameters without rows, 3 with 4"),
         (means, "gradient by x has norm 2, and its slope is 1"),
         (pulls, "gradient by y has norm 2, and its shift is 1"),
         (flatter, "in y it is not as concave"),
+        (held_by_rows, "the learner's set"),
+        (held_by_y, "the learner's set"),
+        (nearly, "in y it is not as concave"),
         (bent, "in x it is not as convex"),
         (proud, "rise"),
         (rough, "smoothness"),
@@ -431,6 +609,12 @@ def together(x: Floats, y: Floats, ridge: float) -> Moved:
 def test_a_game_that_is_not_as_declared_is_refused(g: Any, words: str) -> None:
     with pytest.raises(dp.DeclarationError, match=words):
         row_handle().saddle_point(declared(g), ridge=1.0)
+
+
+def test_a_game_that_ignores_a_released_ridge_is_refused() -> None:
+    row_handle().saddle_point(declared(only_of_1), ridge=1.0)
+    with pytest.raises(dp.DeclarationError, match="strong convexity is 1"):
+        row_handle().saddle_point(declared(only_of_1), ridge=dp.public(1.0))
 
 
 @pytest.mark.parametrize(
@@ -599,6 +783,47 @@ def test_a_lying_optimizer_is_not_believed() -> None:
     assert models[0] == pytest.approx(models[1], abs=2e-2)
 
 
+@frozen(eq=False)
+class Corners:
+    """``|w|^2 / 2 + max(w_1, w_2)`` and rows' linear terms, by sums that broadcast."""
+
+    b: Floats
+    mu: float
+
+    adversary = 2
+    smoothness = property(lambda self: self.mu + 2.0)
+
+    def against(self, y: Floats) -> Objective:
+        return Sloped(self.b + (np.eye(2) * y).sum(axis=0), self.mu)
+
+    def ascent(self, w: Floats, y: Floats) -> Floats:
+        return w
+
+    def project(self, y: Floats) -> Floats:
+        return weights(y)
+
+    def rise(self, w: Floats, y: Floats) -> float:
+        return float(w.max() - (w * y).sum()) + 1e-14 * float(np.abs(w).sum())
+
+
+def corners(x: Floats, y: Floats, ridge: float) -> Corners:
+    return Corners(-2 * x.sum(axis=0), ridge)
+
+
+def of_another_shape(game: Corners) -> Any:
+    """At ``b = (-1, -3)`` weights of 1 for both corners would be best at (0, 2)."""
+    return -(game.b + 1) / game.mu, np.ones(1)
+
+
+def test_an_adversary_of_another_shape_proves_nothing() -> None:
+    own = declared(corners, slope=2.0, shift=0.0)
+    query = row_handle().saddle_point(own, ridge=1.0, optimizer=of_another_shape)
+    rows = make_rows([(0.0, 0.5), (0.5, 0.5), (0.0, 0.5)], [1.0] * 3)
+    found = query.operation.run([rows], STREAM)
+    # of (w_1^2 + w_2^2) / 2 + max(w_1, w_2) - w_1 - 3 w_2: the second corner is the larger one
+    assert found == pytest.approx([1.0, 2.0], abs=5e-3)
+
+
 def test_learners_of_games_refuse_what_is_not_theirs() -> None:
     pair, game = (["a", "b"], "rich"), moved_game()
     for more in ({"radius": 1.0}, {"adversary": 0.1}, {"loss": dp.Logistic()}):
@@ -608,6 +833,8 @@ def test_learners_of_games_refuse_what_is_not_theirs() -> None:
         dp.OutputPerturbation(*pair, game=game, class_weight="balanced")
     with pytest.raises(TypeError, match="Game"):
         dp.OutputPerturbation(*pair, game=moved_rows)  # type: ignore[arg-type]
+    with pytest.raises(dp.DeclarationError, match="norm must be a positive"):
+        dp.dataset("t", columns=RICH).solve(dp.OutputPerturbation(*pair, game=game, norm=0.0))
     narrow = erm.Game(of_first_two, slope=1.0, shift=1.0, strong_concavity=1.0)
     table = dp.dataset("t", columns=RICH)
     with pytest.raises(dp.DeclarationError, match=r"returns 3 coefficients.*learner has 2"):

@@ -78,12 +78,13 @@ def _number(instance: object, attribute: Attribute[float], value: float) -> None
 class Game:
     """A game of your own for each data set, with what its author declares of it.
 
-    The game is ``ridge / 2 |x|^2``, a term without data, and one for each row; convex in x and
-    concave in y. An adversary may have parameters for each row, in a set of their own, which only
-    that row's term reads: how far a row can be moved, say. They cost nothing. What all terms may
-    read is shared: weights of groups, say, and of rows if they must add up to 1. It must be
-    strongly concave, and costs by how far a row's term can pull it. In y what is shared comes
-    first, then what rows have, in their order.
+    The game is ``ridge / 2 |x|^2``, a term without data, and one for each row, which reads that row
+    alone: no mean of all rows, and not how many there are. It is convex in x and concave in y, over
+    sets that no row changes. An adversary may have parameters for each row, in a set of their own,
+    which only that row's term reads: how far a row can be moved, say. They cost nothing. What all
+    terms may read is shared: weights of groups, say. It must be strongly concave, and costs by how
+    far a row's term can pull it. In y what is shared comes first, then what rows have, in their
+    order.
 
     Parameters
     ----------
@@ -402,9 +403,10 @@ CHECKS = 20
 def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
     """Return the number of the learner's parameters; refuse a game that is not as it is declared.
 
-    On no rows, one, all but the last, and all: the sizes, the convexity and concavity with the
-    gradients that it states, between points drawn at random, how far a row bends it, and that
-    `solve_saddle` proves a solution. What passes may still be wrong elsewhere: it is no proof.
+    On no rows, one, all but one, and all: the sizes, the convexity and concavity with the
+    gradients that it states, between points drawn at random, how far a row bends it, that this is
+    the same beside other rows as alone, and that `solve_saddle` proves a solution. What passes may
+    still be wrong elsewhere: it is no proof.
 
     Parameters
     ----------
@@ -431,27 +433,47 @@ def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
     """
     if not 0 < ridge < math.inf:
         raise ValueError(f"a game needs a finite ridge above 0, got {ridge!r}")
-    draw, sizes = np.random.default_rng(0), (0, 1, len(x) - 1, len(x))
-    none, one, most, every = (game.saddle(x[:n].copy(), labels[:n].copy(), ridge) for n in sizes)
-    width = none.against(none.project(np.zeros(none.adversary))).width
-    for before, after, n in ((none, one, 1), (most, every, len(x))):
-        for _ in range(CHECKS):
-            size = 10.0 ** draw.uniform(-2, 1)
-            y, other = (after.project(size * draw.normal(size=after.adversary)) for _ in "12")
-            w, far = (after.against(y).project(size * draw.normal(size=width)) for _ in "12")
-            # an adversary with parameters of each row has more where there is one more
-            shared = before.adversary == after.adversary
-            nu = (game.strong_concavity or 0.0) if shared and game.shift else 0.0
-            wrong = _differs(after, width, (ridge, nu), (w, far), (y, other))
-            if not wrong:
-                wrong = _bends(game, before, after, w, size * draw.normal(size=after.adversary))
+
+    def of(rows: NDArray[np.int64]) -> Saddle:
+        return game.saddle(x[rows], labels[rows], ridge)  # copies: a function may change them
+
+    draw, every = np.random.default_rng(0), np.arange(len(x))
+    none, full, alone = of(every[:0]), of(every), [of(every[i : i + 1]) for i in every]
+    less = [of(np.delete(every, i)) for i in every]
+    none_against = none.against(none.project(np.zeros(none.adversary)))
+    width, shared = none_against.width, none.adversary
+    own = [each.adversary - shared for each in alone]
+    if min(own) < 0 or full.adversary != shared + sum(own):
+        raise ValueError(
+            f"the game is not as declared: its adversary has {shared} parameters without rows, "
+            f"{full.adversary} with {len(x)} rows made up, and with each of them alone "
+            f"{', '.join(str(each) for each in own)} more"
+        )
+    places = [shared + np.arange(sum(own[:i]), sum(own[: i + 1])) for i in every]
+    nu = (game.strong_concavity or 0.0) if game.shift else 0.0
+    for after, size in ((none, 0), (alone[0], 1), (full, len(x))):
+        for trial in range(CHECKS):
+            scale = 10.0 ** draw.uniform(-2, 1)
+            y, other, point = (scale * draw.normal(size=after.adversary) for _ in "123")
+            y, other = after.project(y), after.project(other)
+            start, end = scale * draw.normal(size=width), scale * draw.normal(size=width)
+            w, far = (after.against(y).project(v) for v in (start, end))
+            # both proofs are over one set, which no row and no y changes
+            held = np.array([each.project(start) for each in (none_against, after.against(other))])
+            wrong = "the learner's set depends on the rows or on y"
+            if np.abs(held - w).max() <= 1e-9 * (1 + np.abs(start).max()):
+                wrong = _differs(after, width, shared, (ridge, nu), (w, far), (y, other))
+            i = trial % size if size else 0
+            if size and not wrong:
+                before = less[i] if size > 1 else none
+                wrong = _bends(game, (none, before, after, alone[i]), places[i], w, point)
             if wrong:
-                raise ValueError(f"the game is not as declared, on {n} rows made up: {wrong}")
+                raise ValueError(f"the game is not as declared, on {size} rows made up: {wrong}")
     moves = game.moves(ridge)
     try:
         with np.errstate(all="ignore"):  # a search that diverges ends without a proof
             ends = [
-                solve_saddle(each, 1e-2 * ridge * moves, rounds=500).w for each in (most, every)
+                solve_saddle(each, 1e-2 * ridge * moves, rounds=500).w for each in (less[-1], full)
             ]
     except NotReached:
         raise ValueError(
@@ -470,6 +492,7 @@ def check_game(game: Game, x: Floats, labels: Floats, ridge: float) -> int:
 def _differs(
     saddle: Saddle,
     width: int,
+    shared: int,
     curvatures: tuple[float, float],
     learners: tuple[Floats, Floats],
     adversaries: tuple[Floats, Floats],
@@ -508,7 +531,9 @@ def _differs(
     # strong concavity, by gradients alone: `against` may leave out what depends on y only
     move = other - y
     longest = float(np.linalg.norm(ascent) + np.linalg.norm(answer)) * float(np.linalg.norm(move))
-    if float((answer - ascent) @ move) > 1e-9 * longest - nu * float(move @ move) * (1 - 1e-9):
+    # what rows have of their own comes after what they share, and need not be strongly concave
+    square = float(move[:shared] @ move[:shared])
+    if float((answer - ascent) @ move) > 1e-9 * longest - nu * square * (1 - 1e-9):
         return "in y it is not as concave as declared"
     # f(w, other) - f(w, y) is at least the slope at its end
     if saddle.rise(w, y) < float(answer @ move) - 1e-9 * longest:
@@ -516,31 +541,65 @@ def _differs(
     return ""
 
 
-def _bends(game: Game, before: Saddle, after: Saddle, w: Floats, point: Floats) -> str:
-    """Return in what a row changes the rest of a game, beyond what is declared, or nothing."""
-    count = before.adversary
-    if count > after.adversary:
-        return "its adversary has fewer parameters with a row more"
-    y, y_before = after.project(point), before.project(point[:count])
-    if np.abs(y[:count] - y_before).max(initial=0.0) > 1e-9:
+def _bends(
+    game: Game,
+    games: tuple[Saddle, Saddle, Saddle, Saddle],
+    place: NDArray[np.int64],
+    w: Floats,
+    point: Floats,
+) -> str:
+    """Return in what a row changes the rest of a game, beyond what is declared, or nothing.
+
+    Parameters
+    ----------
+    games
+        Of no rows, of some, of those and one more, and of that one alone.
+    place
+        Where the one's own parameters are among the adversary's.
+    w, point
+        The learner's point, and one for all of the adversary's parameters, to be projected.
+    """
+    none, before, after, alone = games
+    shared = none.adversary
+    y = after.project(point)
+    at = (y[:shared], np.delete(y, place), y, np.concatenate([y[:shared], y[place]]))
+    ends = before.project(np.delete(point, place)), alone.project(at[3])
+    if any(np.abs(a - b).max(initial=0.0) > 1e-9 for a, b in zip(ends, at[1::2], strict=True)):
         return (
             "which y there may be of what rows share, or of one row, depends on the number of rows "
             "or on the others' y (what is shared comes first, then what each row has, in order)"
         )
-    slope = np.linalg.norm(after.against(y).gradient(w) - before.against(y_before).gradient(w))
-    if not slope <= game.slope * (1 + 1e-6):
-        return f"a row's gradient by x has norm {slope:g}, and its slope is {game.slope:g}"
+    pairs = list(zip(games, at, strict=True))
+    slopes = [np.asarray(each.against(its).gradient(w)) for each, its in pairs]
+    ascents = [np.asarray(each.ascent(w, its)) for each, its in pairs]
+    slope, pull = slopes[2] - slopes[1], np.delete(ascents[2], place) - ascents[1]
+    length = float(np.linalg.norm(slope))
+    if not length <= game.slope * (1 + 1e-6):
+        return f"a row's gradient by x has norm {length:g}, and its slope is {game.slope:g}"
     # of other rows' own parameters there is nothing to pull
-    pull = np.linalg.norm(after.ascent(w, y)[:count] - before.ascent(w, y_before))
-    if not pull <= game.shift * (1 + 1e-6) + 1e-9:
-        return f"a row's gradient by y has norm {pull:g}, and its shift is {game.shift:g}"
+    length = float(np.linalg.norm(pull))
+    if not length <= game.shift * (1 + 1e-6) + 1e-9:
+        return f"a row's gradient by y has norm {length:g}, and its shift is {game.shift:g}"
+    # a term that is the row's own is the same beside others as alone
+    by_y = np.concatenate([pull[:shared], ascents[2][place], pull[shared:]])
+    lone = np.concatenate([ascents[3][:shared] - ascents[0], ascents[3][shared:]])
+    lone = np.pad(lone, (0, len(by_y) - len(lone)))  # it pulls at nothing that others have
+    for here, there, terms in ((slope, slopes[3] - slopes[0], slopes), (by_y, lone, ascents)):
+        size = sum(float(np.linalg.norm(each)) for each in terms)
+        if not np.linalg.norm(here - there) <= 1e-7 * (1e-3 + size):
+            return (
+                "a row's term reads other rows, or how many there are, as its gradient beside them "
+                "is another one than alone. Give a sum of terms, one for each row"
+            )
     return ""
 
 
 def certify_saddle(saddle: Saddle, x: Floats, y: Floats, gradients: int = 0) -> Solution:
     """Return a point near x with a proven residual for the game; y is in the adversary's set."""
     learner = saddle.against(y)
-    if not np.isfinite(x).all() or not np.isfinite(y).all():
+    # y of another shape may be broadcast, to what is not in the adversary's set
+    shapes = np.shape(x) == (learner.width,) and np.shape(y) == (saddle.adversary,)
+    if not shapes or not np.isfinite(x).all() or not np.isfinite(y).all():
         return Solution(x, math.inf, gradients)
     proof = stationary(learner, x, gradients, saddle.smoothness)
     gap = saddle.rise(proof.w, y)

@@ -110,7 +110,9 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
         budget = super().budget(epsilon, delta)
         # the probability with which a unit is in any sample; where it is in none it tells nothing
         read = -math.expm1(self.steps * math.log1p(-min(self.sampling_rate, 1 - 1e-16)))
-        if budget is not None and self.sampling_rate < 1 and read <= budget.delta < 1:
+        # a reference reads every unit
+        sampled = self.sampling_rate < 1 and self.reference is None
+        if budget is not None and sampled and read <= budget.delta < 1:
             raise DeclarationError(
                 f"NoisySGD needs a delta below {read:.3g}, the probability with which a unit is in "
                 f"any of {self.steps} samples of rate {self.sampling_rate:g}, got {delta!r}: its "

@@ -224,7 +224,8 @@ class OutputPerturbation(WeightedLearner[Model]):
     def _played(self, table: Table, game: Game) -> Released[Model]:
         """Return the model of a game: its learner's coefficients."""
         loss = default_loss(table, self.target)
-        problem = linear(table, self.features, self.target, loss, self.norm or 1.0)
+        norm = 1.0 if self.norm is None else self.norm
+        problem = linear(table, self.features, self.target, loss, norm)
         query = partial(problem.rows.saddle_point, game, optimizer=self.optimizer)
         # as of a logistic loss whose rows have gradients of that norm
         bend = game.slope / (4 * problem.radius)

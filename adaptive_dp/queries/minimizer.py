@@ -374,12 +374,12 @@ class SaddlePoint(Query):
     def assumes(self) -> str:
         """Return the sentence that names what the game's author declares, and the gap."""
         shared = (
-            f", concave in the adversary; a row adds a convex-concave term with gradients of norm "
-            f"at most {self.slope:g}, and its adversary is its own"
+            f", concave in the adversary; a row adds a convex-concave term that reads no other "
+            f"row, with gradients of norm at most {self.slope:g}, and its adversary is its own"
             if not self.shift
             else f", {self.strong_concavity:g}-strongly concave in the adversary that rows share; "
-            f"a row adds a convex-concave term with gradients of norm at most {self.slope:g} and "
-            f"{self.shift:g}"
+            f"a row adds a convex-concave term that reads no other row, with gradients of norm at "
+            f"most {self.slope:g} and {self.shift:g}"
         )
         gap = (
             f"the gap ridge / 2 ({self.tolerance:g} G)^2, G what one row moves the solution,"
@@ -389,9 +389,10 @@ class SaddlePoint(Query):
         ridge = "a released ridge" if self.ridge is None else f"{self.ridge:g}"
         return (
             f"The game {self.game.label} is what its author declares: strongly convex in the "
-            f"learner by {ridge}{shared}; its bounds of smoothness, rounding and the adversary's "
-            f"rise hold. The search ends within {gap} on the data set and on its neighbours; where "
-            "it does not, the run fails, and that it failed is not protected."
+            f"learner by {ridge}{shared}; no row changes the learner's set, or any adversary's but "
+            "its own; its bounds of smoothness, rounding and the adversary's rise hold. The search "
+            f"ends within {gap} on the data set and on its neighbours; where it does not, the run "
+            "fails, and that it failed is not protected."
         )
 
     @property
