@@ -920,6 +920,7 @@ class ShallowLessSteep(ShallowRows):
     """
 
     kind: ClassVar[str] = "shallow_less_steep"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the query."""

@@ -810,6 +810,7 @@ class ShortLessLong(ShortGradients):
     """
 
     kind: ClassVar[str] = "short_less_long"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the query."""
