@@ -456,12 +456,6 @@ MEASURED: tuple[Measured, ...] = (
         "benchmarks/regression.py",
         "data",
     ),
-    Measured(
-        "docs/learning/measured.md",
-        "| set | rows | features | scaled",
-        "benchmarks/classification.py --sets",
-        "data",
-    ),
     Measured("docs/learning/measured.md", "| set | trees", "benchmarks/private_trees.py", "data"),
     Measured(
         "docs/learning/measured.md",
@@ -524,6 +518,12 @@ MEASURED: tuple[Measured, ...] = (
     ),
     Measured(
         "docs/learning/measured.md", "| model |", "benchmarks/solvers.py --peers", "seconds, peers"
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| EBM on |",
+        "none: the page names no command",
+        "peers",
     ),
     Measured("docs/learning/measured.md", "| of what |", "benchmarks/solvers.py", "seconds"),
     Measured(
