@@ -402,15 +402,154 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/howto/how_sure.md", "| output |", "benchmarks/coverage.py", "a summary"),
     Measured("docs/howto/how_sure.md", "| learner |", "benchmarks/coverage.py", "several runs"),
     Measured("docs/jax.md", "| network, batch |", "benchmarks/networks.py", "peers"),
-    Measured("docs/learning.md", "| learner |", "benchmarks/classification.py", "data, peers"),
-    Measured("docs/learning.md", "| set |", "benchmarks/corpus.py, regret.py", "data"),
-    Measured("docs/learning.md", "| set, epsilon |", "benchmarks/regret.py measure", "data"),
-    Measured("docs/learning.md", "| set, columns |", "benchmarks/regret.py measure", "data"),
-    Measured("docs/learning.md", "| | epsilon |", "benchmarks/regret.py measure --tuned", "data"),
-    Measured("docs/learning.md", "| | as |", "benchmarks/competitors.py", "data"),
-    Measured("docs/learning.md", "| noise as printed", "benchmarks/competitors.py", "several runs"),
-    Measured("docs/learning.md", "| model |", "benchmarks/solvers.py --peers", "seconds, peers"),
-    Measured("docs/learning.md", "| pendulum, epsilon |", "benchmarks/regression.py", "data"),
+    Measured(
+        "docs/learning.md", "| held-out sets |", "benchmarks/regret.py measure --more", "data"
+    ),
+    Measured(
+        "docs/learning/measured.md", "| sets, accuracy lost |", "benchmarks/regret.py table", "data"
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| sets | rows to learn from |",
+        "benchmarks/regret.py table",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| rows and epsilon |",
+        "benchmarks/regret.py measure --cut",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| sets | epsilon | splits |",
+        "benchmarks/regret.py table",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| learner, sets |",
+        "benchmarks/regret.py measure --defaults --cut 300 --splits 8; below",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| learner | splits |",
+        "benchmarks/regret.py measure --defaults --cut 3000",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| set, epsilon | `BoostedSSP` |",
+        "benchmarks/regret.py measure",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| set, learner, epsilon |",
+        "none: the page names no command",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| set | rows | features | not private |",
+        "benchmarks/regression.py",
+        "data",
+    ),
+    Measured("docs/learning/measured.md", "| set | trees", "benchmarks/private_trees.py", "data"),
+    Measured(
+        "docs/learning/measured.md",
+        "| set | epsilon .5 | 8 |",
+        "none: the page names no command",
+        "data",
+    ),
+    Measured("docs/learning/measured.md", "| set |", "benchmarks/corpus.py, regret.py", "data"),
+    Measured(
+        "docs/learning/measured.md",
+        "| set, splits |",
+        "none: the page names no command",
+        "data, peers",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| set, columns |",
+        "benchmarks/regret.py measure --noise",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md", "| | epsilon |", "benchmarks/regret.py measure --tuned", "data"
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| model of digits |",
+        "none: the page names no command",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md", "| learning rate |", "none: the page names no command", "data"
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| learner | epsilon .1 | .5 |",
+        "benchmarks/classification.py",
+        "data, peers",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| learner | epsilon .1 | 1 |",
+        "benchmarks/regression.py",
+        "data",
+    ),
+    Measured("docs/learning/measured.md", "| | as |", "benchmarks/competitors.py accuracy", "data"),
+    Measured(
+        "docs/learning/measured.md", "| | compas", "benchmarks/competitors.py accuracy", "data"
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| excess risk",
+        "benchmarks/competitors.py localised",
+        "several runs",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| noise as printed",
+        "benchmarks/competitors.py noise",
+        "several runs",
+    ),
+    Measured(
+        "docs/learning/measured.md", "| model |", "benchmarks/solvers.py --peers", "seconds, peers"
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| EBM on |",
+        "none: the page names no command",
+        "peers",
+    ),
+    Measured("docs/learning/measured.md", "| of what |", "benchmarks/solvers.py", "seconds"),
+    Measured(
+        "docs/learning/measured.md",
+        "| set, epsilon | better",
+        "benchmarks/regression.py --cells",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| pendulum, epsilon |",
+        "benchmarks/regression.py --published",
+        "data",
+    ),
+    Measured(
+        "docs/learning/measured.md",
+        "| epsilon | the best sample",
+        "benchmarks/regression.py --published",
+        "data",
+    ),
+    Measured(
+        "docs/learning/objective_perturbation.md",
+        "| epsilon | .5 |",
+        "benchmarks/regret.py measure --learners objective_perturbation; of digits none is named",
+        "data",
+    ),
     Measured("docs/mechanisms.md", "| counts |", "benchmarks/selection.py", "peers"),
     Measured(
         "docs/mechanisms.md", "| | `InverseSensitivity` |", "benchmarks/selection.py", "peers"

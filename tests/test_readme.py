@@ -99,7 +99,14 @@ def test_every_example_is_listed():
 
 
 @pytest.mark.parametrize(
-    "file", ["README.md", "docs/reference.md", "docs/architecture.md", "docs/learning.md"]
+    "file",
+    [
+        "README.md",
+        "docs/reference.md",
+        "docs/architecture.md",
+        "docs/learning.md",
+        "docs/learning/measured.md",
+    ],
 )
 def test_files_that_are_named_exist(file):
     path = ROOT / file
