@@ -218,6 +218,28 @@ def test_the_minimum_of_a_softmax_is_scipys(monkeypatch: pytest.MonkeyPatch) -> 
     assert mp.norm([v for row in found for v in row]) <= 1e-4
 
 
+def test_classes_without_rows_do_not_hold_up_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a small ridge: what the likely classes' scores have in common has next to no curvature."""
+    rows = classes_made(40, 3, 3)
+    task = softmax_problem(rows, 1e-8, 12, size=0.3)
+    calls, own = 0, Problem.gradient
+
+    def counted(self: Problem, v: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        assert calls < 1200
+        return own(self, v)
+
+    monkeypatch.setattr(Problem, "gradient", counted)
+    w = minimizer(task, 1e-6)
+    found = softmax_gradient(task, w)
+    assert mp.norm([v for row in found for v in row]) <= 1e-6
+    # the whole Hessian is that of the blocks, and of differences of gradients
+    hessian = perturbed_minimum._SoftmaxHessian(task, np.linspace(-1, 1, 36) * task.scale)
+    columns = np.stack([hessian.times(e) for e in np.eye(36)])
+    np.testing.assert_allclose(hessian.whole(), columns, atol=1e-12)
+
+
 # --- the noise
 
 
