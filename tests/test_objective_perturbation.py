@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from scipy.stats import chi2, kstest
 
 import adaptive_dp as dp
+from accountants import DomainError
 from accountants import ObjectivePerturbation as ObjectiveLoss
 from adaptive_dp.data import grid, make_examples
 from adaptive_dp.erm import Extended, Logistic
@@ -367,6 +368,13 @@ def test_a_pure_loss_of_a_softmax_holds_exactly() -> None:
             assert most < shift + 0.05
     light = dp.PurePerturbedObjective(8.0, 0.6, 1e9, "Weighted(loss=Multinomial(classes=3))")
     assert light.loss(1, 1).pure() == pytest.approx(8 + 2 * math.log1p(1 / 1.8))
+
+
+@pytest.mark.parametrize("sigma", [1e-200, 1e-160])
+@pytest.mark.parametrize("of", ["Logistic()", "Multinomial(classes=3)"])
+def test_noise_whose_square_is_no_float_is_refused_as_too_little(sigma: float, of: str) -> None:
+    with pytest.raises(DomainError, match="add noise"):
+        dp.PerturbedObjective(sigma, 1.0, 1e6, of).loss(1, 1)
 
 
 @pytest.mark.parametrize(

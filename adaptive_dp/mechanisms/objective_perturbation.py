@@ -259,8 +259,9 @@ class PerturbedObjective(_PerturbedObjective):
             return Pure(0.0)
         # a row's gradient moves b by at most L, and log det Hess in one direction only
         mu = up(changed * limits.lipschitz / self.sigma, 8)
-        # K = M^2 / (4 n) with M = n sqrt 2 / sigma; of one score it is not used
-        spared = down(changed / (2 * self.sigma * self.sigma), 8)
+        # K = M^2 / (4 n) with M = n sqrt 2 / sigma; of one score it is not used. A smaller K spares
+        # less: at a sigma whose square is no float, mu is refused below
+        spared = down(min(changed / 2 / self.sigma / self.sigma, 1e300), 8)
         determinant = up(in_one * log_determinant(self.of, self.ridge, spared), 2)
         # 2^-29 covers the rounding of w and z to steps
         search = up(2 / self.blur + 2.0**-29, 8)
