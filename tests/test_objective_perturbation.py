@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from scipy.stats import chi2, kstest
 
 import adaptive_dp as dp
+from accountants import DomainError
 from accountants import ObjectivePerturbation as ObjectiveLoss
 from adaptive_dp.data import grid, make_examples
 from adaptive_dp.erm import Extended, Logistic
@@ -218,6 +219,28 @@ def test_the_minimum_of_a_softmax_is_scipys(monkeypatch: pytest.MonkeyPatch) -> 
     assert mp.norm([v for row in found for v in row]) <= 1e-4
 
 
+def test_classes_without_rows_do_not_hold_up_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a small ridge: what the likely classes' scores have in common has next to no curvature."""
+    rows = classes_made(40, 3, 3)
+    task = softmax_problem(rows, 1e-8, 12, size=0.3)
+    calls, own = 0, Problem.gradient
+
+    def counted(self: Problem, v: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        assert calls < 1200
+        return own(self, v)
+
+    monkeypatch.setattr(Problem, "gradient", counted)
+    w = minimizer(task, 1e-6)
+    found = softmax_gradient(task, w)
+    assert mp.norm([v for row in found for v in row]) <= 1e-6
+    # the whole Hessian is that of the blocks, and of differences of gradients
+    hessian = perturbed_minimum._SoftmaxHessian(task, np.linspace(-1, 1, 36) * task.scale)
+    columns = np.stack([hessian.times(e) for e in np.eye(36)])
+    np.testing.assert_allclose(hessian.whole(), columns, atol=1e-12)
+
+
 # --- the noise
 
 
@@ -345,6 +368,13 @@ def test_a_pure_loss_of_a_softmax_holds_exactly() -> None:
             assert most < shift + 0.05
     light = dp.PurePerturbedObjective(8.0, 0.6, 1e9, "Weighted(loss=Multinomial(classes=3))")
     assert light.loss(1, 1).pure() == pytest.approx(8 + 2 * math.log1p(1 / 1.8))
+
+
+@pytest.mark.parametrize("sigma", [1e-200, 1e-160])
+@pytest.mark.parametrize("of", ["Logistic()", "Multinomial(classes=3)"])
+def test_noise_whose_square_is_no_float_is_refused_as_too_little(sigma: float, of: str) -> None:
+    with pytest.raises(DomainError, match="add noise"):
+        dp.PerturbedObjective(sigma, 1.0, 1e6, of).loss(1, 1)
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,11 @@ both compose: with L' the loss of that release, N(a^2/2, a^2), the hockey-stick 
 ``E h(eps - L')``, h one of the bounds above where it holds, from some e0 on, and 1 elsewhere. As
 ``E G(eps - L'; m) = G(eps; M)``, ``M^2 = m^2 + a^2``, that is at most the bound at M and
 ``P(L' > eps - e0)``. For ``eps - e0 >= 40 a`` the latter is below 1e-200 of the former: it is at
-most ``phi(x - 1)``, ``x = (eps - e0) / a``, and G is at least ``phi(y) M / (4 (2 + y + M)^2)`` with
-``y <= x / 10 + 6``. So nothing but m and where the bounds begin changes.
+most ``phi(x - a/2)``, ``x = (eps - e0) / a``, and G is at least ``phi(y) M / (4 (2 + y + M)^2)``
+with ``y <= x / 10 + 6``; that settles ``a <= 10``. Above, ``M >= 100``. A bound that holds from
+``c + m^2/2`` on is used from ``M^2/2 + 40 a`` above c on, where ``x - a/2 >= 40`` and
+``y <= (x - a/2) / 10``; one that holds from c on is 1 but for 1e-200 until then. So nothing but m
+and where the bounds begin changes.
 
 References
 ----------

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -258,8 +259,9 @@ class PerturbedObjective(_PerturbedObjective):
             return Pure(0.0)
         # a row's gradient moves b by at most L, and log det Hess in one direction only
         mu = up(changed * limits.lipschitz / self.sigma, 8)
-        # K = M^2 / (4 n) with M = n sqrt 2 / sigma; of one score it is not used
-        spared = down(changed / (2 * self.sigma * self.sigma), 8)
+        # K = M^2 / (4 n) with M = n sqrt 2 / sigma; of one score it is not used. A smaller K spares
+        # less: at a sigma whose square is no float, mu is refused below
+        spared = down(min(changed / 2 / self.sigma / self.sigma, 1e300), 8)
         determinant = up(in_one * log_determinant(self.of, self.ridge, spared), 2)
         # 2^-29 covers the rounding of w and z to steps
         search = up(2 / self.blur + 2.0**-29, 8)
@@ -421,6 +423,10 @@ more."""
 _NEWTON_STEPS = 200
 _CONJUGATE, _CONJUGATE_STEPS = 1e-3, 100
 """How far conjugate gradients reduce the error of a Newton step, and their largest number."""
+
+_WHOLE, _ILL = 2048, 2.0**-26
+"""Up to so many coefficients a softmax's Newton step is that of its whole Hessian, where the ridge
+is a smaller part of the rows' largest curvature than this."""
 
 _PARTS = 3
 """A slope is split into so many integers of WEIGHT_BITS bits each, whose sums are exact."""
@@ -614,6 +620,11 @@ def _newton_step(problem: Problem, here: Gradient) -> Floats:
     if problem.loss.outputs == 1:
         return _Inverse(problem.hessian(here.float_point), problem.ridge).times(here.value)
     curvature = _SoftmaxHessian(problem, here.float_point)
+    curved = len(problem.examples) * problem.loss.constants().smoothness
+    if problem.ridge < _ILL * curved and len(here.value) <= _WHOLE:
+        # what the scores of all likely classes have in common moves nothing, which no block knows:
+        # conjugate gradients would end far from the step, and the search would hardly end at all
+        return _Inverse(curvature.whole(), problem.ridge).times(here.value)
     step, left = np.zeros_like(here.value), here.value.copy()
     ahead = direction = curvature.near_inverse(left)
     size = float(left @ ahead)
@@ -640,13 +651,32 @@ class _SoftmaxHessian:
         shares = [softmax(at @ block.T) for _, block in problem.examples.blocks()]
         self._shares = np.concatenate(shares, axis=1) if shares else np.zeros((len(at), 0))
         self._weights = labels[:, 1] if problem.loss.weighted else np.ones(len(labels))
-        own = self._weights * self._shares * (1 - self._shares)
-        blocks = [np.eye(problem.examples.width) * problem.ridge for _ in at]
-        for where, block in problem.examples.blocks():
-            x = block * problem.scale
-            for total, weights in zip(blocks, own[:, where], strict=True):
-                total += (x * weights[:, None]).T @ x
-        self._inverses = [_Inverse(total, problem.ridge) for total in blocks]
+
+    def _block(self, one: int, other: int) -> Floats:
+        """Return the second derivative by the coefficients of one class and of another."""
+        same = float(one == other)
+        total = np.eye(self._problem.examples.width) * (self._problem.ridge * same)
+        weights = self._weights * self._shares[one] * (same - self._shares[other])
+        for where, block in self._problem.examples.blocks():
+            x = block * self._problem.scale
+            total += (x * weights[where, None]).T @ x
+        return total
+
+    def whole(self) -> Floats:
+        """Return the Hessian, shape (k p, k p)."""
+        k, p = len(self._shares), self._problem.examples.width
+        total = np.empty((k, p, k, p))
+        for one in range(k):
+            for other in range(one + 1):
+                block = self._block(one, other)
+                # each is symmetric
+                total[one, :, other], total[other, :, one] = block, block
+        return total.reshape(k * p, k * p)
+
+    @cached_property
+    def _inverses(self) -> list[_Inverse]:
+        """The inverses of the classes' own blocks."""
+        return [_Inverse(self._block(k, k), self._problem.ridge) for k in range(len(self._shares))]
 
     def times(self, vector: Floats) -> Floats:
         """Return the Hessian times a vector."""
