@@ -548,7 +548,7 @@ def test_a_game_whose_rows_read_each_other_is_refused(g: Any) -> None:
             ends = [learners_part(g(rows[k:], labels[k:], 1.0)) for k in (0, 1)]
             farthest = max(farthest, float(np.linalg.norm(ends[1] - ends[0])))
     assert farthest > 1.3 * saddle_sensitivity(2.0, 0.0, 1.0, 1.0)
-    with pytest.raises(dp.DeclarationError, match="reads other rows|its slope is 2"):
+    with pytest.raises(dp.DeclarationError, match=r"reads other rows|its slope is 2"):
         row_handle().saddle_point(declared(g, slope=2.0, shift=0.0), ridge=1.0)
 
 
