@@ -152,8 +152,8 @@ def test_a_score_of_ones_own_sees_what_is_released() -> None:
     assert result.witness.tries == WIDTH
     (seen,) = shown
     assert set(seen.released) == {"model"}
-    # the count and the moments, the rounds, the two counts of the check, the model
-    assert len(seen.transcript) == 2 + 10 + 2 + 1
+    # the count and the moments, the rounds, the check's two differences and its rows, the model
+    assert len(seen.transcript) == 2 + 10 + 3 + 1
     assert "array" not in repr(seen)
 
 
@@ -393,7 +393,7 @@ def told_apart(monkeypatch, learner, targets, epsilon):
         (dp.SSP(WIDE, "y", norm=1.0), (-1.0, 1.0), 100.0, 0.9),
         (dp.AdaSSP(WIDE, "y", norm=1.0), (-1.0, 1.0), 100.0, 0.9),
         (dp.OutputPerturbation(WIDE, "y", ridge=1.0), ("no", "yes"), 200.0, 0.9),
-        (dp.DPFTRL(WIDE, "y", epochs=1, learning_rate=4.0), ("no", "yes"), 50.0, 0.65),
+        (dp.DPFTRL(WIDE, "y", epochs=1, learning_rate=4.0), ("no", "yes"), 100.0, 0.65),
     ],
     ids=["SSP", "AdaSSP", "output perturbation", "DP-FTRL"],
 )

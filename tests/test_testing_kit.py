@@ -73,6 +73,8 @@ ELSEWHERE = {
     "DeepModel",  # it reads models of batches: tests/test_tukey_em.py
     "Claimed",  # it stands for a release of another library
     "FollowTheLeader",  # it reads gradients at parameters to come
+    "FollowTheLeaderRound",  # it continues a run: tests/test_training_rounds.py
+    "FollowTheLeaderRun",  # it releases nothing but that a run has begun: the same
     "ConfidentGNMax",
     "GNMax",
     "InteractiveGNMax",

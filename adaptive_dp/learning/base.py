@@ -957,7 +957,7 @@ def check_share(budget: LearnerBudget | None, classes: int) -> float:
     Examples
     --------
     >>> [round(check_share(LearnerBudget(e, 1e-6), 2), 3) for e in (0.1, 1.0, 8.0)]
-    [0.5, 0.039, 0.001]
+    [0.5, 0.04, 0.001]
     """
     if budget is None or budget.delta == 0:
         return CHECK
