@@ -311,8 +311,21 @@ def entropy(a: Floats) -> Floats:
     return -(a * np.log(a) + (1 - a) * np.log1p(-a))
 
 
+class Whole:
+    """Of an objective over all of space: no projection, and no part of its sum alone."""
+
+    def part(self, chosen: Any, w: Floats) -> Floats:
+        raise NotImplementedError
+
+    def project(self, w: Floats) -> Floats:
+        return w
+
+    def projection_error(self, w: Floats) -> float:
+        return 0.0
+
+
 @frozen(eq=False)
-class MovedBy:
+class MovedBy(Whole):
     """The learner's objective at given dual variables."""
 
     game: Moved
@@ -338,15 +351,6 @@ class MovedBy:
     def rounding(self, w: Floats) -> float:
         size = 2 * len(self.a) + self.game.ridge * float(np.linalg.norm(w))
         return size * (len(self.a) + 16) * 2.0**-52
-
-    def part(self, chosen: Any, w: Floats) -> Floats:
-        raise NotImplementedError
-
-    def project(self, w: Floats) -> Floats:
-        return w
-
-    def projection_error(self, w: Floats) -> float:
-        return 0.0
 
 
 def moved_rows(x: Floats, labels: Floats, ridge: float) -> Moved:

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import field, frozen
-from objectives import Game, Model, Moved, Odds, Sloped, best_of_moved, moved_rows, random_model
+from objectives import (
+    Game,
+    Model,
+    Moved,
+    Odds,
+    Sloped,
+    Whole,
+    best_of_moved,
+    moved_rows,
+    random_model,
+)
 from scipy import optimize
 
 import adaptive_dp as dp
@@ -99,7 +109,7 @@ def test_dual_ascent_comes_to_the_same(mu: float, nu: float) -> None:
 
 
 @frozen(eq=False)
-class Mixed:
+class Mixed(Whole):
     """Groups' logistic losses, weighted."""
 
     groups: tuple[Model, ...]
@@ -121,15 +131,6 @@ class Mixed:
 
     def rounding(self, w: Floats) -> float:
         return 2 * sum(g.rounding(w) for g in self.groups)
-
-    def part(self, chosen: Any, w: Floats) -> Floats:
-        raise NotImplementedError
-
-    def project(self, w: Floats) -> Floats:
-        return w
-
-    def projection_error(self, w: Floats) -> float:
-        return 0.0
 
 
 @frozen(eq=False)

@@ -36,6 +36,22 @@ def loader(
     return Loader()
 
 
+def ghost_clipped(torch: Any, own: Any, *, rows: int, batch_size: int) -> Any:
+    """What an engine of Opacus makes for ghost clipping of a linear model, on rows of zeros."""
+    net = torch.nn.Linear(3, 2)
+    zeros = torch.zeros(rows, 3), torch.zeros(rows, dtype=torch.int64)
+    data = torch.utils.data.TensorDataset(*zeros)
+    return own.make_private(
+        module=net,
+        optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+        data_loader=torch.utils.data.DataLoader(data, batch_size=batch_size),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        grad_sample_mode="ghost",
+        criterion=torch.nn.CrossEntropyLoss(),
+    )
+
+
 class TestOpacus:
     def test_the_claim_is_the_accountants_own(self) -> None:
         paper = dp.interop.opacus.certificate(engine(), delta=1e-5)
@@ -216,19 +232,8 @@ class TestOpacus:
         """Its optimizer has no name of its own; the recorded noise leaves out the count's share."""
         utils = pytest.importorskip("opacus.utils.adaptive_clipping.adaptive_clipping_utils")
         torch = pytest.importorskip("torch")
-        net, own = torch.nn.Linear(3, 2), utils.PrivacyEngineAdaptiveClipping()
-        data = torch.utils.data.TensorDataset(
-            torch.zeros(400, 3), torch.zeros(400, dtype=torch.int64)
-        )
-        model, optimizer, loss, batches = own.make_private(
-            module=net,
-            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
-            data_loader=torch.utils.data.DataLoader(data, batch_size=100),
-            noise_multiplier=1.0,
-            max_grad_norm=1.0,
-            grad_sample_mode="ghost",
-            criterion=torch.nn.CrossEntropyLoss(reduction="mean"),
-        )
+        own = utils.PrivacyEngineAdaptiveClipping()
+        model, optimizer, loss, batches = ghost_clipped(torch, own, rows=400, batch_size=100)
         loss.criterion.reduction = "none"
         size = 0
         for x, y in batches:
@@ -272,19 +277,8 @@ class TestOpacus:
         """That this is so is why the norms are an assumption: 10 times less noise, same record."""
         opacus = pytest.importorskip("opacus")
         torch, schedulers = pytest.importorskip("torch"), pytest.importorskip("opacus.schedulers")
-        net, own = torch.nn.Linear(3, 2), opacus.PrivacyEngine()
-        data = torch.utils.data.TensorDataset(
-            torch.zeros(100, 3), torch.zeros(100, dtype=torch.int64)
-        )
-        model, optimizer, _, _ = own.make_private(
-            module=net,
-            optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
-            data_loader=torch.utils.data.DataLoader(data, batch_size=10),
-            noise_multiplier=1.0,
-            max_grad_norm=1.0,
-            grad_sample_mode="ghost",
-            criterion=torch.nn.CrossEntropyLoss(),
-        )
+        own = opacus.PrivacyEngine()
+        model, optimizer, _, _ = ghost_clipped(torch, own, rows=100, batch_size=10)
         schedulers.ExponentialGradClip(optimizer, gamma=0.1).step()
         assert (model.max_grad_norm, optimizer.noise_multiplier) == (1.0, 1.0)
         assert optimizer.max_grad_norm == pytest.approx(0.1)

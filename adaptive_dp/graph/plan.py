@@ -332,6 +332,12 @@ def check_flow(handle: Handle, arrivals: Arrivals | None = None) -> None:
                 "sensitivity; beside it only released values"
             )
         check_release(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
+        if (handle.domain.begins or handle.domain.continues) and handle.states:
+            raise DeclarationError(
+                f"{type(handle.domain).__name__} is of a run of several releases, and cannot be "
+                "inside of a loop of a plan, whose rounds would share one noise; use a mechanism "
+                "that is one release there, such as SparseVector or FollowTheLeader"
+            )
         # what the mechanism's loss takes for granted of the inputs of this very release
         handle.domain.premises(handle)
         _check_rows_bounded(handle, {} if arrivals is None else arrivals)

@@ -40,8 +40,6 @@ from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.learning.base import (
-    CHECK_CLASSES,
-    CHECK_COUNT,
     SHALLOW,
     STEEP,
     Array,
@@ -50,6 +48,7 @@ from adaptive_dp.learning.base import (
     check_share,
     gaussian_noise,
     odds_of_classes,
+    released_checks,
     steep,
     within,
 )
@@ -910,23 +909,22 @@ def checked_shapes(
     release
         A function of a query, a share and a name.
     """
-    # cells' scores scaled up: a row's slope then says whether its class is the predicted one
-    learned = post(steep, scores)
-    number: tuple[Released[Any], ...] = ()
-    if loss.outputs == 1:
-        signs = ShallowLessSteep(loss, SHALLOW)
-        part = 1 - CHECK_CLASSES - CHECK_COUNT
-        right = release(PrivateQuery(signs, (rows, learned)), part * share, "right")
-        # scores that predict the second class for every row: the first cell is the intercept
-        second = public([STEEP, *[0.0] * (rows.domain.cells - 1)])
-        by_sign: PrivateQuery[Any] = PrivateQuery(signs, (rows, second))
-        counts = release(by_sign, CHECK_CLASSES * share, "classes")
-        number = (release(table.count(), CHECK_COUNT * share, "rows"),)
-    else:
-        shallow: PrivateQuery[Any] = PrivateQuery(ShallowRows(loss, SHALLOW), (rows, learned))
-        right = release(shallow, (1 - CHECK_CLASSES) * share, "right")
-        counts = release(table[target].histogram(), CHECK_CLASSES * share, "classes")
-    return post(better_of_both, model, right, counts, parameter(counts, "sigma"), *number)
+    query = ShallowLessSteep if loss.outputs == 1 else ShallowRows
+
+    def right(at: Released[Any]) -> PrivateQuery[Any]:
+        return PrivateQuery(query(loss, SHALLOW), (rows, at))
+
+    def noisy(
+        query: PrivateQuery[Any], name: str, part: float
+    ) -> tuple[Released[Any], Released[float]]:
+        released = release(query, part * share, name)
+        return released, parameter(released, "sigma")
+
+    # cells' scores scaled up: a row's slope then says whether its class is the predicted one; and
+    # scores that predict the second class for every row: the first cell is the intercept
+    learned, second = post(steep, scores), public([STEEP, *[0.0] * (rows.domain.cells - 1)])
+    checks = released_checks(right, learned, second, table, target, noisy)
+    return post(better_of_both, model, *checks)
 
 
 def better_of_both(

@@ -998,20 +998,48 @@ def checked_classes(
     count = len(goal.values)
     loss: Loss = Logistic() if count == 2 else Multinomial(count)
     bound = public(SHALLOW * min(1.0, problem.radius))
-    gradients = problem.rows.gradients(loss, at=post(steep, theta))
-    if count == 2:
-        part = 1 - CHECK_CLASSES - CHECK_COUNT
-        right, _ = release(gradients.short_less_long(bound), "right", part)
-        # parameters that predict the second class for every row
-        second = public([STEEP, *[0.0] * (problem.width - 1)])
-        signs = problem.rows.gradients(loss, at=second).short_less_long(bound)
-        counts, noise = release(signs, "classes", CHECK_CLASSES)
-        rows: tuple[Released[Any], ...] = (release(problem.table.count(), "rows", CHECK_COUNT)[0],)
-    else:
-        right, _ = release(gradients.short(bound), "right", 1 - CHECK_CLASSES)
-        counts, noise = release(problem.table[target].histogram(), "classes", CHECK_CLASSES)
-        rows = ()
-    return post(better_of_both, theta, right, counts, noise, *rows, width=problem.width)
+
+    def right(at: Released[Any]) -> PrivateQuery[Any]:
+        gradients = problem.rows.gradients(loss, at=at)
+        return gradients.short_less_long(bound) if count == 2 else gradients.short(bound)
+
+    # parameters that predict the second class for every row
+    second = public([STEEP, *[0.0] * (problem.width - 1)])
+    learned = post(steep, theta)
+    checks = released_checks(right, learned, second, problem.table, target, release)
+    return post(better_of_both, theta, *checks, width=problem.width)
+
+
+def released_checks(
+    right: Callable[[Released[Any]], PrivateQuery[Any]],
+    learned: Released[Any],
+    second: Released[Any],
+    table: Table,
+    target: str,
+    release: Releases,
+) -> tuple[Released[Any], ...]:
+    """Return what `odds_of_classes` compares: right, counts, sigma, and of two classes rows.
+
+    Parameters
+    ----------
+    right
+        A function from steep parameters to the query of how many rows they are right of: of two
+        classes less how many they are wrong of.
+    learned, second
+        The model's steep parameters, and those that predict the second of two classes throughout.
+    table, target
+        The rows, and the column of their classes.
+    release
+        As of `checked_classes`.
+    """
+    goal = table.domain.find(target)
+    assert isinstance(goal, Categories)
+    if len(goal.values) != 2:
+        found, _ = release(right(learned), "right", 1 - CHECK_CLASSES)
+        return found, *release(table[target].histogram(), "classes", CHECK_CLASSES)
+    found, _ = release(right(learned), "right", 1 - CHECK_CLASSES - CHECK_COUNT)
+    counts, noise = release(right(second), "classes", CHECK_CLASSES)
+    return found, counts, noise, release(table.count(), "rows", CHECK_COUNT)[0]
 
 
 def steep(theta: Any) -> Array:

@@ -825,9 +825,8 @@ class FollowTheLeaderRun(FollowTheLeader):
         return False
 
     def premises(self, release: Any) -> None:
-        """Refuse, beside what a whole training refuses, rows that are drawn, and a loop's body."""
+        """Refuse, beside what a whole training refuses, rows that are drawn."""
         super().premises(release)
-        _refuse_loop(release)
         if any(step.operation.random for step in lineage(release.inputs[0])):
             raise DeclarationError(
                 "a training in single rounds reads the data, not a sample or random parts of them"
@@ -902,7 +901,6 @@ class FollowTheLeaderRound(Mechanism):
     def premises(self, release: Any) -> None:
         """Refuse a training that has not paid for this round."""
         query, begun, at = release.inputs
-        _refuse_loop(release)
         _check_parameters(at, query.operation.dimension(query.inputs[0].domain))
         begun = unaliased(begun)
         mechanism = getattr(begun.operation, "mechanism", None)
@@ -963,15 +961,6 @@ def _are_same(one: Any, other: Any) -> bool:
         and len(one.inputs) == len(other.inputs)
         and all(map(_are_same, one.inputs, other.inputs))
     )
-
-
-def _refuse_loop(release: Any) -> None:
-    """Refuse a release inside of a loop of the plan, whose rounds would share the noise."""
-    if release.states:
-        raise DeclarationError(
-            "a training in single rounds cannot be inside of a loop of a plan, whose rounds would "
-            "share its noise; use FollowTheLeader there"
-        )
 
 
 @lru_cache(maxsize=256)

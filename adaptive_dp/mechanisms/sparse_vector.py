@@ -725,13 +725,12 @@ class SparseVectorRun(SparseVector):
         return np.array(1.0)
 
     def premises(self, release: Any) -> None:
-        """Refuse a query that has a value of its own, and a run inside of a loop."""
+        """Refuse a query that has a value of its own."""
         if not isinstance(release.inputs[0].operation, Questions):
             raise DeclarationError(
                 "SparseVectorRun begins a run whose questions come later; for a query at hand use "
                 "SparseVector, or session.above_threshold(...)"
             )
-        _refuse_loop(release)
 
 
 class SparseVectorAnswer(Mechanism):
@@ -801,7 +800,6 @@ class SparseVectorAnswer(Mechanism):
     def premises(self, release: Any) -> None:
         """Refuse a run that has not paid for this question."""
         query, begun = release.inputs
-        _refuse_loop(release)
         begun = unaliased(begun)
         mechanism = getattr(begun.operation, "mechanism", None)
         if not isinstance(mechanism, SparseVectorRun):
@@ -842,15 +840,6 @@ class SparseVectorAnswer(Mechanism):
                 "distances from a number do not all move the same way: begin the run with "
                 "monotone=False"
             )
-
-
-def _refuse_loop(release: Any) -> None:
-    """Refuse a release inside of a loop, whose rounds would share the run's noise."""
-    if release.states:
-        raise DeclarationError(
-            "a run of sparse vector, and its questions, cannot be inside of a loop: its rounds "
-            "would share one noise; use SparseVector there"
-        )
 
 
 def online_run(query: Any, *, bound: float | None, monotone: bool, **parameters: Any) -> Any:

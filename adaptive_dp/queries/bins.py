@@ -905,10 +905,14 @@ class ShallowRows(Query):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the count."""
+        return float(self._shallow(inputs, self.bound))
+
+    def _shallow(self, inputs: Sequence[Any], bound: float) -> int:
+        """Return the number of rows whose slopes have a norm of at most a bound."""
         rows, scores = inputs
         loss = losses.read_any(self.loss)
         given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
-        return float(rows.shallow(loss, given, self.bound))
+        return int(rows.shallow(loss, given, bound))
 
 
 @frozen
@@ -932,8 +936,5 @@ class ShallowLessSteep(ShallowRows):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the difference."""
-        rows, scores = inputs
-        loss = losses.read_any(self.loss)
-        given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
-        shallow = rows.shallow(loss, given, self.bound)
-        return float(2 * shallow - rows.shallow(loss, given, math.inf))
+        # a norm that is no number is of neither kind
+        return float(2 * self._shallow(inputs, self.bound) - self._shallow(inputs, math.inf))
